@@ -7,7 +7,7 @@ all that is needed to continue the chunk elsewhere.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -149,6 +149,15 @@ class Checkpoint:
     chunk : Chunk
         The chunk.
 
+    Attributes
+    ----------
+    path : pathlib.Path or None
+        The folder of the checkpoint.
+    t : int
+        The round after which it was written.
+    parts : dict of str to str
+        The checksums of the parts with the rows up to this round, by file name.
+
     Raises
     ------
     DataError
@@ -158,27 +167,19 @@ class Checkpoint:
     def __init__(self, chunk: Chunk) -> None:
         self.folder = chunk.folder
         self.path = newest_checkpoints(chunk.folder).get(chunk.number or 0)
-        self.head: dict[str, Any] = {"t": 0, "parts": {}, "files": {}}
+        self.t = 0
+        self.parts: dict[str, str] = {}
         if self.path is None:
             return
-        self.head = read_head(self.path)
-        for name, digest in self.head["files"].items():
+        head = read_head(self.path)
+        self.t, self.parts, self._policies = head["t"], head["parts"], head["policies"]
+        for name, digest in head["files"].items():
             file = self.path / name
             if not file.is_file() or file_checksum(file) != digest:
                 raise DataError(
                     f"{self.folder}: {file.relative_to(self.folder)} is damaged; the"
                     " run cannot be continued"
                 )
-
-    @property
-    def t(self) -> int:
-        """The round after which the checkpoint was written."""
-        return int(self.head["t"])
-
-    @property
-    def parts(self) -> dict[str, str]:
-        """The checksums of the parts with the rows up to this round, by file name."""
-        return dict(self.head["parts"])
 
     def tensors(self) -> dict[str, Any]:
         """Return the arrays of the simulation at this checkpoint, by name."""
@@ -197,13 +198,12 @@ class Checkpoint:
     def ledger(self, policy: str, controller: Controller) -> Ledger:
         """Return the ledger of a policy at this checkpoint."""
         assert self.path is not None
-        policies: Sequence[str] = self.head["policies"]
-        if policy not in policies:
+        if policy not in self._policies:
             raise DataError(
                 f"{self.path / HEAD}: knows no policy {policy}; the run cannot be"
                 " continued"
             )
-        file = self.path / f"ledger-{policies.index(policy)}.npz"
+        file = self.path / f"ledger-{self._policies.index(policy)}.npz"
         ledger = load_ledger(file, controller)
         if ledger.t != self.t:
             raise DataError(

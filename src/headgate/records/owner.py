@@ -197,7 +197,7 @@ class OwnedRun:
         """Note that a chunk of this run is played now, or took `computed` seconds."""
         now = time.monotonic()
         if self._began is None:
-            self._began = now
+            self._began = now - computed
         self._elapsed = now - self._began
         self._computed += computed
 
@@ -211,7 +211,7 @@ class OwnedRun:
         t : int
             The last complete round.
         """
-        self._heads = newest_heads(self.folder, known=self._heads)
+        self._heads = newest_heads(self.folder, self._heads)
         told = [head["facts"] for head in self._heads.values()]
         notes = [facts["note"] for facts in told if facts["note"]]
         state_now = RunWriter(self.folder).state(
@@ -285,8 +285,7 @@ class RunProgress:
         self.runs = {run.folder: run for run in runs if not run.run.finished}
         self.chunks = [chunk for run in self.runs.values() for chunk in run.left()]
         self._ticked, self._written = 0.0, time.monotonic()
-        self._told: dict[Path, int] = {}
-        """the round in the state of each run"""
+        self._stated = {run: self._round(run) for run in self.runs.values()}
         if watch is not None:
             for folder in self.runs:  # reads the rows that are on disk already
                 watch(folder, [])
@@ -295,10 +294,6 @@ class RunProgress:
     def done(self) -> int:
         """The rounds done, of all chunks."""
         return sum(self.t.values())
-
-    def begun(self, chunk: Chunk) -> None:
-        """Record that a chunk is played from now on."""
-        self.runs[chunk.folder].clock()
 
     def ended(self, chunk: Chunk, seconds: float) -> None:
         """Record that a chunk is complete, and the seconds that it took."""
@@ -340,16 +335,19 @@ class RunProgress:
             self.write_states("running")
 
     def write_states(self, state: str) -> None:
-        """Write the states of the runs, each with the mean round of its chunks; a run
-        that goes on has a new one only after a round.
-        """
-        for run in self.runs.values():
-            t = sum(self.t[chunk] for chunk in run.chunks) // len(run.chunks)
-            if state == "running" and self._told.get(run.folder, 0) == t:
+        """Write the states of the runs; that of a running one only after a round."""
+        for run, stated in self._stated.items():
+            t = self._stated[run] = self._round(run)
+            if t > stated:
+                run.clock()
+            elif state == "running":
                 continue
-            self._told[run.folder] = t
             with disk_errors(self.whole):
                 run.write_state(state, t)
+
+    def _round(self, run: OwnedRun) -> int:
+        """Return the mean round of the chunks of a run."""
+        return sum(self.t[chunk] for chunk in run.chunks) // len(run.chunks)
 
 
 def check_config(folder: Path) -> dict[str, Any]:

@@ -608,17 +608,19 @@ class Follower:
         (name,) = self.columns
         if name != "held" or frame[name].null_count() == frame.height:
             frame = frame.filter(pl.col(name).is_not_null())
-        values, lengths = frame[name].explode(), frame[name].list.len()
-        lacking = values.null_count() if name not in LOSSES else 0
-        if lacking or not (lengths == self.clients).all():
+        lacking = not (frame[name].list.len() == self.clients).all()
+        values = np.zeros((0, self.clients))
+        if not lacking:
+            values = frame[name].cast(pl.Array(pl.Float64(), self.clients)).to_numpy()
+            lacking = name not in LOSSES and bool(np.isnan(values).any())
+        if lacking:
             raise DataError(
                 f"{path}: {name} does not hold one number for each of the"
                 f" {self.clients} clients"
             )
         if (values < 0).any():
             raise DataError(f"{path}: {name} is less than nothing for some client")
-        kind = pl.Float64() if self.rows.itemsize == 8 else pl.Int32()
-        return frame, values.cast(kind).to_numpy().reshape(-1, self.clients)
+        return frame, values
 
 
 def _runs_in(frame: pl.DataFrame) -> tuple[list[Run], NDArray[Any]]:

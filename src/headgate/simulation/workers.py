@@ -127,7 +127,6 @@ class InProcess:
         for chunk in chunks:
             if stop():
                 raise Interrupted("interrupted")
-            progress.begun(chunk)
             try:
                 seconds = self._play(chunk, device, progress, stop)
             except Interrupted:
@@ -194,7 +193,6 @@ class Processes:
         while True:
             while free and waiting and not stopping:
                 chunk, child = waiting.pop(0), free.pop(0)
-                progress.begun(chunk)
                 child.ask("play", str(chunk.folder), device, chunk.number)
                 playing[child.connection] = chunk, child
             if not playing:
