@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.errors import DataError
 from headgate.experiment import load
-from headgate.records.owner import OwnedRun, RunProgress
+from headgate.records.owner import ChunkProgress, OwnedRun
 from headgate.records.reader import RunFolder
 from headgate.records.tables import parts_of
 from headgate.records.writer import never_begun
@@ -168,7 +168,7 @@ def test_every_round_of_another_process_is_seen_once(tmp_path_factory, pieces):
     experiment = load("digits", [*SETTINGS[::2], "run.seeds=2", f"run.rounds={rounds}"])
     folder = tmp_path_factory.mktemp("progress") / "run"
     run, seen, t = OwnedRun.begin(folder, experiment, {}, []), [], 0
-    progress = RunProgress([run], folder, None, lambda path, rows: seen.append(rows))
+    progress = ChunkProgress([run], folder, None, lambda path, rows: seen.append(rows))
     assert seen.pop() == []
     for piece in pieces:
         new = range(t + 1, t + piece + 1)

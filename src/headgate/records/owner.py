@@ -257,7 +257,7 @@ class OwnedRun:
         return replace(self.run, tables=tables)
 
 
-class RunProgress:
+class ChunkProgress:
     """Records the progress of all chunks, reports it, and writes the states of runs.
 
     Parameters

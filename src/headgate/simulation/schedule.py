@@ -16,8 +16,8 @@ from typing import Any
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment
 from headgate.records.owner import (
+    ChunkProgress,
     OwnedRun,
-    RunProgress,
     Tick,
     Watch,
     check_config,
@@ -129,7 +129,7 @@ def perform(
                 _begin(tasks, folder, worker, device, executor, say, held)
                 runs = [task.begun for task in tasks]
                 say(_described(runs, worker))
-                _play(worker, device, RunProgress(runs, folder, tick, watch))
+                _play(worker, device, ChunkProgress(runs, folder, tick, watch))
         with disk_errors(folder):
             finished = [task.begun.finish() for task in tasks]
     notes = [
@@ -362,7 +362,7 @@ def _counted(number: int, one: str, many: str = "") -> str:
 # supervision
 
 
-def _play(worker: Worker, device: str, progress: RunProgress) -> None:
+def _play(worker: Worker, device: str, progress: ChunkProgress) -> None:
     """Simulate all chunks that have rounds left."""
     try:
         with stop_requested() as stop:
@@ -381,7 +381,7 @@ def _play(worker: Worker, device: str, progress: RunProgress) -> None:
     progress.update(at_once=True)
 
 
-def _explained(error: HeadgateError, progress: RunProgress) -> HeadgateError:
+def _explained(error: HeadgateError, progress: ChunkProgress) -> HeadgateError:
     """Return the error with the chunk in which it occurred, and the command to continue
     the run or sweep.
     """

@@ -19,7 +19,7 @@ from headgate.errors import HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, build
 from headgate.learning.data import Data
 from headgate.records.chunks import Chunk, open_chunks
-from headgate.records.owner import RunProgress
+from headgate.records.owner import ChunkProgress
 from headgate.records.reader import CONFIG
 from headgate.simulation.cut import give_back
 from headgate.simulation.rounds import Round
@@ -128,7 +128,7 @@ class InProcess(Player):
         self,
         chunks: Sequence[Chunk],
         device: str,
-        progress: RunProgress,
+        progress: ChunkProgress,
         stop: Callable[[], bool],
     ) -> None:
         """Simulate all chunks.
@@ -139,7 +139,7 @@ class InProcess(Player):
             The chunks that have rounds left.
         device : str
             auto, cpu or cuda.
-        progress : RunProgress
+        progress : ChunkProgress
             Called with what is done.
         stop : callable
             When it returns True, chunks stop after their current round.
@@ -195,7 +195,7 @@ class Processes:
         self,
         chunks: Sequence[Chunk],
         device: str,
-        progress: RunProgress,
+        progress: ChunkProgress,
         stop: Callable[[], bool],
     ) -> None:
         """Simulate all chunks, as `InProcess.execute` does."""
