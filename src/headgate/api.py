@@ -2,7 +2,8 @@
 in a notebook.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -426,23 +427,23 @@ def run(
     Interrupted
         After Ctrl-C; the same call resumes the run.
     """
-    from headgate.simulation.schedule import new_folder
+    from headgate.simulation.schedule import new_folder, perform
 
     _check_loaded(experiment)
     if out is None and experiment is None:
         raise SettingError("out = None: without an experiment a run folder is needed")
     whole = Path(out or new_folder(experiment or []))
     advice = f"nothing is lost, headgate.run(experiment, {str(whole)!r}) resumes"
-    runs = _performed(
-        experiment,
-        whole,
-        advice,
-        quiet,
-        device=device,
-        executor=executor,
-        processes=processes,
-        trust=trust,
-    )
+    with _progress(quiet, advice) as tick:
+        runs = perform(
+            experiment,
+            whole,
+            device=device,
+            executor=executor,
+            processes=processes,
+            trust=trust,
+            tick=tick,
+        )
     points = points_of(whole)
     if len(runs) < len(points):  # only some points of the sweep were run
         runs = [RunFolder.open(each) for each in points]
@@ -450,19 +451,12 @@ def run(
     return Run(whole)
 
 
-def _performed(
-    points: Experiment | Points | None,
-    folder: Path,
-    advice: str,
-    quiet: bool,
-    **options: Any,
-) -> list[RunFolder]:
-    """Run with a progress bar; `advice` is what a user reads after Ctrl-C."""
-    from headgate.simulation.schedule import perform
-
+@contextmanager
+def _progress(quiet: bool, advice: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar; `advice` is what a user reads after Ctrl-C."""
     with counted("learning", quiet) as tick:
         try:
-            return perform(points, folder, tick=tick, **options)
+            yield tick
         except Interrupted as stop:
             raise Interrupted(stop.what, advice) from None
 
@@ -549,6 +543,8 @@ def compare(
     Interrupted
         After Ctrl-C; the same call resumes the runs.
     """
+    from headgate.simulation.schedule import perform
+
     _check_loaded(experiment)
     budget = None
     if isinstance(experiment, Experiment):
@@ -558,14 +554,8 @@ def compare(
     if not as_printed:
         points = [(label, point.held()) for label, point in points]
     folder = Path(out or Path("compared") / points[0][1].name)
-    runs = _performed(
-        points,
-        folder,
-        "nothing is lost, the same command resumes",
-        quiet,
-        device=device,
-        processes=processes,
-    )
+    with _progress(quiet, "nothing is lost, the same command resumes") as tick:
+        runs = perform(points, folder, device=device, processes=processes, tick=tick)
     return conclude_comparison(runs, folder, command, budget)
 
 

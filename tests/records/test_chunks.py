@@ -41,7 +41,7 @@ RUNS = [("hybrid", 0), ("hybrid", 1), ("constant", 0), ("constant", 1)]
 
 def test_a_run_knows_its_chunks_when_it_is_taken_up(tmp_path):
     begun = in_chunks(tmp_path / "run")
-    taken = OwnedRun.take_up(tmp_path / "run", None, ())
+    taken = OwnedRun.take_up(tmp_path / "run", None, "auto", ())
     for run in (begun, taken):
         assert [chunk.number for chunk in run.chunks] == [0, 1, 2, 3]
         assert [chunk.table.runs for chunk in run.chunks] == [[each] for each in RUNS]
@@ -101,7 +101,7 @@ def test_tables_are_put_together_once_and_again(tmp_path):
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content)
         begun.write_state("running", 3)
-        taken = OwnedRun.take_up(folder, None, ())
+        taken = OwnedRun.take_up(folder, None, "auto", ())
         taken.finish()
         assert (folder / "metrics.parquet").read_bytes() == before
         assert not list(folder.rglob("*part-*.parquet"))
@@ -153,7 +153,7 @@ def test_a_run_that_was_begun_in_shards_is_refused_unless_it_is_finished(tmp_pat
         shard = folder / "shards" / f"00{number}"
         shard.mkdir(parents=True)
         shutil.copy(folder / "state.json", shard)
-    for way in (RunFolder.open, lambda path: OwnedRun.take_up(path, None, ())):
+    for way in (RunFolder.open, lambda path: OwnedRun.take_up(path, None, "auto", ())):
         with pytest.raises(DataError, match="was begun in shards, by an earlier"):
             way(folder)
     begun.finish()

@@ -49,7 +49,7 @@ from headgate.records.writer import (
     resume_command,
     write_tables,
 )
-from headgate.registry import Untrusted
+from headgate.registry import Search, Untrusted
 from headgate.writing import FolderLock, check_no_link, clear_partial
 
 STATE_SECONDS = 2.0
@@ -115,7 +115,11 @@ class OwnedRun:
 
     @classmethod
     def take_up(
-        cls, folder: Path, wanted: Experiment | None, trust: Sequence[str]
+        cls,
+        folder: Path,
+        wanted: Experiment | None,
+        executor: str,
+        trust: Sequence[str],
     ) -> Self:
         """Open a run that has begun, and remove what its checkpoints do not know of.
 
@@ -125,6 +129,8 @@ class OwnedRun:
             The run folder, which this process has locked.
         wanted : Experiment, optional
             The experiment that the run must have; None is the folder's own.
+        executor : str
+            The executor that the run must have; auto is its own.
         trust : sequence of str
             The code outside the package that may be imported for the folder's own.
 
@@ -149,6 +155,7 @@ class OwnedRun:
         if run.finished:
             run.check_tables(*TABLES)
             return taken
+        check_executor(folder, run.fact("executor"), executor, trust)
         # processes of a killed command may still be in their last round
         with FolderLock() as players:
             players.take(folder / CONFIG, folder)
@@ -361,6 +368,16 @@ def check_config(folder: Path) -> dict[str, Any]:
             " with it"
         )
     return environment
+
+
+def check_executor(folder: Path, begun: str, wanted: str, trust: Sequence[str]) -> None:
+    """Refuse another executor than the one with which the run was begun, and one from
+    outside that the folder names, which may be another person's, and the user does not.
+    """
+    if wanted not in ("auto", begun):
+        raise SettingError(f"--executor {wanted}: {folder} was begun by {begun}")
+    if ":" in begun:
+        Search(trusted={wanted, *trust}).check(f"{folder}: executor", begun)
 
 
 def read_experiment(folder: Path, trust: Sequence[str]) -> Experiment:

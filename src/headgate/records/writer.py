@@ -324,19 +324,21 @@ def create(
     }
     if chunks:
         facts[CHUNKS] = list(chunks)
+    run = config["run"]
+    state = {
+        "state": "running",
+        "round": 0,
+        "rounds": run["rounds"],
+        "pid": os.getpid(),
+        "elapsed_s": 0.0,
+        "policies": run["policies"],
+        "seeds": list(range(run["first_seed"], run["first_seed"] + run["seeds"])),
+        "diverged": [],
+        "guessing": [],
+    }
     replace_file(folder / CONFIG, text)
     replace_file(folder / ENVIRONMENT, json_bytes(sealed(facts)))
-    run = config["run"]
-    state = RunWriter(folder).state(
-        "running",
-        0,
-        run["rounds"],
-        elapsed_s=0.0,
-        policies=run["policies"],
-        seeds=list(range(run["first_seed"], run["first_seed"] + run["seeds"])),
-        diverged=[],
-        guessing=[],
-    )
+    replace_file(folder / STATE, json_bytes(sealed(state)))
     return RunFolder(folder, dict(config), facts, state, folder.resolve().name)
 
 

@@ -21,6 +21,7 @@ from headgate.records.owner import (
     Tick,
     Watch,
     check_config,
+    check_executor,
     read_experiment,
 )
 from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder
@@ -36,7 +37,6 @@ from headgate.records.writer import (
     never_begun,
     resume_command,
 )
-from headgate.registry import Search
 from headgate.simulation.cut import (
     LIGHT,
     Footprint,
@@ -120,16 +120,15 @@ def perform(
         raise SettingError(f"--processes {processes}: must be at least 1")
     say = say or _silent
     with FolderLock() as held:
-        tasks = _tasks(points, folder, held, trust)
-        for task in tasks:
-            _check_executor(task, executor, trust)
+        tasks = _tasks(points, folder, held, executor, trust)
         left = [task.left for task in tasks]
         if any(left):
             with closing(_worker(tasks, device, processes)) as worker:
-                _begin(tasks, folder, worker, device, executor, say, held)
+                _begin(tasks, folder, worker, device, say, held)
                 runs = [task.begun for task in tasks]
+                progress = ChunkProgress(runs, folder, tick, watch)
                 say(_described(runs, worker))
-                _play(worker, device, ChunkProgress(runs, folder, tick, watch))
+                _play(worker, device, progress)
         with disk_errors(folder):
             finished = [task.begun.finish() for task in tasks]
     notes = [
@@ -164,16 +163,16 @@ class _Task:
         The run folder.
     experiment : Experiment
         The experiment.
+    executor : str
+        The executor of local training: auto, or a name.
     run : OwnedRun, optional
         The run; None before it has begun.
-    executor : str, optional
-        The executor that the run must have.
     """
 
     folder: Path
     experiment: Experiment
+    executor: str = "auto"
     run: OwnedRun | None = None
-    executor: str | None = None
 
     @property
     def begun(self) -> OwnedRun:
@@ -191,13 +190,15 @@ def _tasks(
     points: Experiment | Points | None,
     folder: Path,
     held: FolderLock,
+    executor: str,
     trust: Sequence[str],
 ) -> list[_Task]:
     """Return the experiments with their folders, which this process locks."""
     if points is None:
         if not folder.is_dir():
             raise DataError(f"{folder}: there is no such run folder")
-        return [_task(None, own, held, trust) for own in points_of(folder)]
+        folders = points_of(folder)
+        return [_task(None, own, held, executor, trust) for own in folders]
     if isinstance(points, Experiment):
         points = [("", points)]
     for _, experiment in points:
@@ -210,43 +211,32 @@ def _tasks(
     tasks = []
     for label, experiment in points:
         own = folder if alone else folder / folder_name(label)
-        tasks.append(_task(experiment, own, held, trust))
+        tasks.append(_task(experiment, own, held, executor, trust))
     return tasks
 
 
 def _task(
-    wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequence[str]
+    wanted: Experiment | None,
+    folder: Path,
+    held: FolderLock,
+    executor: str,
+    trust: Sequence[str],
 ) -> _Task:
     """Take up the run in a folder, or return a task that begins it."""
     if folder.is_dir():
         held.take(folder, folder)
     if folder.exists() and not (folder.is_dir() and never_begun(folder)):
-        run = OwnedRun.take_up(folder, wanted, trust)
-        executor = None if run.run.finished else run.run.fact("executor")
-        return _Task(folder, run.experiment, run, executor)
+        run = OwnedRun.take_up(folder, wanted, executor, trust)
+        return _Task(folder, run.experiment, executor, run)
     if wanted is not None:
-        return _Task(folder, wanted)
+        return _Task(folder, wanted, executor)
     if not (folder / CONFIG).exists() or not (folder / ENVIRONMENT).exists():
         raise DataError(
             f"{folder}: was stopped before its first round; remove it and start again"
         )
-    executor = str(check_config(folder).get("executor"))
-    return _Task(folder, read_experiment(folder, trust), executor=executor)
-
-
-def _check_executor(task: _Task, executor: str, trust: Sequence[str]) -> None:
-    """Refuse another executor than the one with which the run was begun, and one from
-    outside that the folder names, which may be another person's, and the user does not.
-    """
-    if task.executor is None or not task.left:
-        return
-    if executor not in ("auto", task.executor):
-        raise SettingError(
-            f"--executor {executor}: {task.folder} was begun by {task.executor}"
-        )
-    if ":" in task.executor:
-        search = Search(trusted={executor, *trust})
-        search.check(f"{task.folder}: executor", task.executor)
+    begun = str(check_config(folder).get("executor"))
+    check_executor(folder, begun, executor, trust)
+    return _Task(folder, read_experiment(folder, trust), begun)
 
 
 # starting
@@ -280,7 +270,6 @@ def _begin(
     whole: Path,
     worker: Worker,
     device: str,
-    executor: str,
     say: Say,
     held: FolderLock,
 ) -> None:
@@ -293,8 +282,7 @@ def _begin(
     new = [task for task in tasks if task.run is None]
     divided = []
     for task in new:
-        wanted = task.executor or executor
-        facts = worker.examine(task.folder, task.experiment, device, wanted)
+        facts = worker.examine(task.folder, task.experiment, device, task.executor)
         chunks = _divided(task.experiment, facts)
         divided.append((task, facts, chunks))
         if "free" in facts:
