@@ -204,7 +204,8 @@ class Evaluator:
         outputs, went_in = [theta.new_empty(0, self.task.classes)], list[Tensor]()
         with torch.no_grad():
             models = self._models(theta)
-            for some in images.split(EVALUATED) if len(images) else ():
+            for start in range(0, len(images), EVALUATED):
+                some = images[start : start + EVALUATED]
                 if features and self.last is not None:
                     # call the module, because executors do not return these inputs
                     own = self._model(theta[0])

@@ -205,8 +205,8 @@ class Batched(Executor[Task]):
         turn = np.arange(len(runs)) - np.searchsorted(runs[order], runs[order])
         order = order[np.argsort(turn, kind="stable")]
         counts = np.bincount(turn).tolist()
-        places = self._index(order).split(counts)
-        targets = self._index(runs[order]).split(counts)
+        places = torch.split_with_sizes(self._index(order), counts)
+        targets = torch.split_with_sizes(self._index(runs[order]), counts)
         for place, target in zip(places, targets, strict=True):
             share = shares[place, None]
             # 0 times the update of a diverged client would be NaN
