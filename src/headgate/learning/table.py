@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from headgate.control.randomness import Purpose
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
-from headgate.learning.datasets import share_of_each_class
 from headgate.learning.formats import (
     TEST_NAMES,
     TRAIN_NAMES,
@@ -29,6 +28,7 @@ from headgate.learning.formats import (
     checked_labels,
     naming,
 )
+from headgate.learning.partition import share_of_each_class
 from headgate.limits import CLASSES, COLUMNS, TEXT, check_memory
 from headgate.reading import check_parquet
 
