@@ -16,7 +16,7 @@ HASHED  := $(INSTALL) --require-hashes
 # Versions and hashes of everything stand in pins/; what has another hash is not installed.
 $(MAIN): pyproject.toml pins/run.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headgate needs Python 3.11 or newer")'
-	@echo "installing the $$(grep -c == pins/run.txt) packages of pins/run.txt into $(VENV): about 110 MB to fetch; only this once"
+	@echo "installing the $$(grep -c == pins/run.txt) packages of pins/run.txt into $(VENV): about 85 MB to fetch; only this once"
 	@began=$$(date +%s); { test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); } && $(HASHED) -r pins/run.txt \
 	  && $(INSTALL) --no-build-isolation -e . && echo "installed in $$(($$(date +%s) - began)) s"
 	@touch $@

@@ -135,7 +135,7 @@ def main() -> None:
     large = []
     for clients in given.clients:
         big = System(np.resize(mnist.buffer, clients), mnist.budget * clients / 10, 100)
-        rich = System(big.buffer, 10.0 * big.memory, 100)
+        rich = System(big.buffer, 10.0 * big.all_places, 100)
         for name, (own, policy) in {
             "acdpp, burst buffer": (
                 big,

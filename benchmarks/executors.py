@@ -220,7 +220,8 @@ def table(case: dict[str, Any]) -> None:
                 for key in ("median_ms", "min_ms", "max_ms", "ms_a_run")
             )
             + "".join(f"{each['ratio_to'][loop]:11.1f}" for loop in LOOPS)
-            + f"{each['share_of_peak']:11.1%}{floor}{each['peak_memory_mib']:11.0f}{each.get('off', 0.0):11.1e}"
+            + f"{each['share_of_peak']:11.1%}{floor}{each['peak_memory_mib']:11.0f}"
+            + f"{each.get('off', 0.0):11.1e}"
             + (
                 f"   really {each['really_of_peak']:.1%} of peak"
                 if "really_of_peak" in each

@@ -1,8 +1,8 @@
 """What a round of local training costs on a GPU: executors against a lean loop.
 
-    python benchmarks/gpu.py [--repeats 7] [--case resnet9 lenet evaluate] [--out FILE]
-    [--commit ID] python benchmarks/gpu.py --accuracy [--data cifar10] [--rounds 60]
-    [--seeds 3]
+    python benchmarks/gpu.py [--repeats 7] [--case resnet9 lenet evaluate]
+                             [--out FILE] [--commit ID]
+    python benchmarks/gpu.py --accuracy [--data cifar10] [--rounds 60] [--seeds 3]
 
 A round: 10 clients a run, 10 full-batch gradient steps each, then the server's weighted
 average. ResNet-9 with 20 images of 32x32 at each client; LeNet with ragged buffers,
@@ -17,8 +17,8 @@ process; median, least and most of the repeats.
 precision in the same process. "off" is the distance from the reference in float64,
 relative to the update.
 
---accuracy learns CIFAR-10 with constant admission in float32 and in bfloat16 and compares final accuracies with the
-spread over seeds.
+--accuracy learns CIFAR-10 with constant admission in float32 and in bfloat16 and
+compares final accuracies with the spread over seeds.
 """
 
 import argparse

@@ -4,12 +4,12 @@ leaves.
 `benchmarks/results/NAME.json` is what tools/benchmarks.py draws
 docs/understand/benchmarks.md from. Its shape:
 
-    benchmark, machine, commit, date, command, settings cases     [{name, title?,
-    settings?, columns?, ways: [{way, median_ms, min_ms, max_ms, ratio_to?,
-    share_of_peak?,
-               share_of_floor?, peak_memory_mib?, off?, note?}]}]
-    targets   [{target, required, measured, unit, at_most}]: what the project asks for
-    and what came out
+    benchmark, machine, commit, date, command, settings
+    cases     [{name, title?, settings?, columns?,
+                ways: [{way, median_ms, min_ms, max_ms, ratio_to?, share_of_peak?,
+                        share_of_floor?, peak_memory_mib?, off?, note?}]}]
+    targets   [{target, required, measured, unit, at_most}]:
+              what the project asks for and what came out
 
 ratio_to says how many times as fast as another way. `columns` names further keys of the
 ways that are shown.

@@ -129,8 +129,8 @@ def measured(clients: int, rounds: int) -> dict[str, Any]:
     """Seconds of each of the later half of the rounds and its parts, and memory."""
     from headgate.experiment import load
     from headgate.learning.datasets import load_dataset
+    from headgate.records import rows
     from headgate.simulation import engine
-    from headgate.simulation import rounds as rows
 
     engine.FEW = rows.FEW = (
         # what is written down for few clients is worked out for them too: all sizes do

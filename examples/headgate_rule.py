@@ -99,8 +99,8 @@ def fair(w, h, b, fairness):
 
 
 def headgate(
-    path, b, C, T, *, early=0.0, turnover=1.0, smooth=0.0, ahead=None, remember="all", fill=None, overdraft=10.0,
-    fairness=0.25, bins=512, short=256,
+    path, b, C, T, *, early=0.0, turnover=1.0, smooth=0.0, ahead=None, remember="all",
+    fill=None, overdraft=10.0, fairness=0.25, bins=512, short=256,
 ):  # fmt: skip
     """Yields what is bought in each round: a number where the price is one, a list
     where each client has its own.

@@ -15,10 +15,10 @@ from typing import Any, NamedTuple
 import matplotlib.pyplot as plt
 
 from headgate.analysis.curves import COLOURS
-from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.pages import words, write
 from headgate.errors import DataError
+from studies.figures import STYLE, save_figure
 
 SAID = words(__file__, "pages.toml")
 """what each page says, by its name"""

@@ -32,8 +32,8 @@ settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "headgate"))
 ROOT = Path(__file__).parents[1]
 LONGEST = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()
 EXTRAS = {
-    "torch": "sim", "sympy": "sim", "numba": "sim", "flwr": "flower", "starlette": "web", "uvicorn": "web",
-    "nvflare": "nvflare", "psutil": "nvflare",
+    "torch": "sim", "sympy": "sim", "numba": "sim", "flwr": "flower",
+    "starlette": "web", "uvicorn": "web", "nvflare": "nvflare", "psutil": "nvflare",
 }  # fmt: skip
 """in which extra is what tests import"""
 MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30

@@ -16,12 +16,10 @@ from rich.console import Console
 
 from headgate import cli, escaping
 from headgate.analysis.display import StackedTable, show
-from headgate.analysis.figures import draw_comparison
 from headgate.escaping import (
     cell,
     code,
     json_text,
-    label,
     markdown,
     markup,
     one_line,
@@ -48,7 +46,7 @@ NASTY = [
 def test_nothing_that_a_terminal_obeys_gets_through(text):
     for made in (
         form(text)
-        for form in (printable, one_line, shown, cell, code, markdown, label, markup)
+        for form in (printable, one_line, shown, cell, code, markdown, markup)
     ):
         assert all(c.isprintable() or category(c) == "Zs" for c in made)
         assert "\x1b" not in made
@@ -102,7 +100,7 @@ def test_tables_and_sentences_show_names_as_they_are(capsys):
 
 
 def test_policies_may_have_any_name(headgate, tmp_path):
-    """On the terminal, as JSON, as CSV and in a figure."""
+    """On the terminal, as JSON and as CSV."""
     run, policies = (
         {"rounds": 4, "seeds": 2, "policies": NASTY},
         {name: {"kind": "constant"} for name in NASTY},
@@ -111,7 +109,7 @@ def test_policies_may_have_any_name(headgate, tmp_path):
     path.write_text(
         tomli_w.dumps({"base": "mnist", "run": run, "policies": policies}), "utf-8"
     )
-    out, figure = tmp_path / "rows.csv", tmp_path / "figure.svg"
+    out = tmp_path / "rows.csv"
     printed, error = headgate("rehearse", path, "--out", out)
     assert "\x1b" not in printed + error
     assert "\x9b" not in printed + error
@@ -121,9 +119,6 @@ def test_policies_may_have_any_name(headgate, tmp_path):
         row["policy"] for row in csv.DictReader(io.StringIO(out.read_text("utf-8")))
     }
     assert written == {cell(name) for name in NASTY}
-    learnt = {"spend": 1.0, "last_by_seed": [0.5], "learnt": [0], "reference": False}
-    draw_comparison([{"policy": name, **learnt} for name in NASTY], [], figure)
-    assert figure.stat().st_size > 0
     told = json.loads(headgate("rehearse", path, "--format", "json")[0])
     assert [row["policy"] for row in told] == NASTY
 

@@ -1,84 +1,113 @@
-"""Imports go downward only, and the control core needs numpy alone."""
+"""Imports go downward only, in no circle, and the control core needs numpy alone."""
 
 import ast
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import headgate
 
 SOURCE = Path(headgate.__file__).parent
-FLOOR = {
-    "errors": 0, "escaping": 0, "limits": 0, "reading": 0, "writing": 0, "version": 0,
-    "theory": 0,
-    "control": 1, "registry": 1, "learning": 2, "experiment": 2, "records": 2, "books": 2,
-    "simulation": 3, "kernels": 3, "flower": 3, "nvflare": 3, "testing": 3, "progress": 3,
-    "analysis": 4, "web": 5, "api": 5, "cli": 6,
-}  # fmt: skip
-SIBLINGS = {
-    ("simulation", "flower"),
-    ("flower", "simulation"),
-    ("nvflare", "flower"),
-    ("flower", "nvflare"),
+FACE = "headgate"
+"""the package's face, `headgate/__init__.py`"""
+FLOORS = (
+    ("escaping", "version"),
+    ("errors", "progress"),
+    ("limits", "writing"),
+    ("reading", "theory"),
+    ("control",),
+    ("registry", "testing"),
+    ("books", "learning"),
+    ("experiment",),
+    ("records",),
+    ("analysis",),
+    ("simulation", "flower", "nvflare"),
+    ("api", "web"),
+    ("cli",),
+    ("kernels", FACE),
+)
+"""the rooms from the ground up: a room imports rooms of lower floors alone, so rooms of
+one floor never import each other, and nobody imports those of the last
+"""
+FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+
+def module_name(path):
+    """Return the name with which a file is imported."""
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts).removesuffix(".__init__")
+
+
+# Templates become apps of users, which may import everything.
+MODULES = {
+    module_name(path): path
+    for path in sorted(SOURCE.rglob("*.py"))
+    if "template" not in path.parts
 }
 
 
-def imported_names(path):
+def imported(path):
+    """Yield all names that a file imports, wherever in the file."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        names = [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        names += (
-            [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-        )
-        if isinstance(node, ast.ImportFrom) and node.module == "headgate":
-            names += [f"headgate.{alias.name}" for alias in node.names]
-        yield from (name.split(".") for name in names)
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: line {node.lineno} imports relatively"
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
 
 
-def test_imports_go_downward_only_and_never_to_a_study():
-    seen = 0
-    for path in SOURCE.rglob("*.py"):
-        own = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-        names = list(imported_names(path))
-        assert "studies" not in {parts[0] for parts in names}, path.name
-        if (
-            own == "__init__" or "template" in path.parts
-        ):  # a template becomes an app of the user's, which may import all
-            continue
-        for other in (
-            parts[1]
-            for parts in names
-            if parts[0] == "headgate" and parts[1:2] and parts[1] in FLOOR
-        ):
-            seen += 1
-            assert FLOOR[other] <= FLOOR[own], (
-                f"{path.name} on floor {own} imports {other}"
-            )
-            assert (own, other) not in SIBLINGS
-            assert other != "kernels" or own == "kernels", (
-                f"{path.name} imports kernels, which come in by entry point"
-            )
-    assert seen > 50
+def modules_of(names):
+    """Yield the modules of headgate that hold the names."""
+    for name in names:
+        if name in MODULES:
+            yield name
+        elif (holder := name.rpartition(".")[0]) in MODULES:
+            yield holder
 
 
-def test_theory_never_imports_control_and_control_needs_numpy_alone(python):
-    blocked = [
-        "pydantic",
-        "typer",
-        "rich",
-        "polars",
-        "matplotlib",
-        "torch",
-        "sklearn",
-        "flwr",
-        "starlette",
-        "plotly",
-        "scipy",
+def room(module):
+    """Return the folder or file of headgate that a module belongs to."""
+    return module.split(".")[1] if "." in module else FACE
+
+
+IMPORTS = {name: set(modules_of(imported(path))) for name, path in MODULES.items()}
+
+
+def test_every_room_has_its_floor():
+    assert {room(module) for module in MODULES} - FLOOR.keys() == set()
+
+
+def test_imports_go_downward_only():
+    upward = [
+        f"{own} imports {other}"
+        for own, others in IMPORTS.items()
+        for other in sorted(others)
+        if room(own) != room(other) and FLOOR[room(own)] <= FLOOR[room(other)]
     ]
-    code = (
-        f"import sys; sys.modules.update(dict.fromkeys({blocked!r}))\n"
-        "import headgate.theory.comparison, headgate.theory.bound\n"
-        "assert not any(name.startswith('headgate.control') for name in"
-        " sys.modules)\n"
-        "import headgate.control.policies, headgate.control.prices.processes,"
-        " headgate.control.rehearse\n"
-        "import headgate.control.files, headgate.testing\n"
-    )
+    assert upward == []
+
+
+def test_no_modules_import_each_other_in_a_circle():
+    try:
+        TopologicalSorter(IMPORTS).prepare()
+    except CycleError as error:
+        raise AssertionError(" → ".join(error.args[1])) from None
+
+
+def test_nothing_imports_a_study():
+    named = {name for path in MODULES.values() for name in imported(path)}
+    assert [name for name in named if name.split(".")[0] == "studies"] == []
+
+
+def test_control_needs_numpy_alone(python):
+    code = """
+import sys
+
+others = "pydantic typer rich polars torch sklearn flwr starlette plotly scipy"
+sys.modules.update(dict.fromkeys(others.split()))
+import headgate.control.files
+import headgate.control.policies
+import headgate.control.prices.processes
+import headgate.control.rehearse
+import headgate.testing
+"""
     python("-c", code)

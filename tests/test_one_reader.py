@@ -216,8 +216,10 @@ def test_the_comparison_says_what_the_reader_says(made, name):
         assert row["policy"] == own["policy"]
         assert row["seeds"] + row["diverged"] == own["runs"]
         for theirs, ours in (
-            ("diverged", "lost"), ("spend", "spend_per_round"), ("overspent_runs", "runs_over_budget"), ("peak_n", "peak_n"),
-            ("worst_excess", "peak_excess"), ("kept_limits", "kept_limits"), ("N", "N"), ("reference", "reference"),
+            ("diverged", "lost"), ("spend", "spend_per_round"),
+            ("overspent_runs", "runs_over_budget"), ("peak_n", "peak_n"),
+            ("worst_excess", "peak_excess"), ("kept_limits", "kept_limits"), ("N", "N"),
+            ("reference", "reference"),
         ):  # fmt: skip
             assert row[theirs] == own[ours], theirs
         for measure in ("best", "last", "mean"):

@@ -33,24 +33,23 @@ def unmet(requirement, pins):
     )
 
 
-def test_the_files_are_as_the_tool_writes_them_with_hashes_and_without_torch_for_the_main_job():
+def test_the_files_are_as_the_tool_writes_them():
     files = TOOL["written"](TOOL["committed"](), MAIN)
     assert {file: (ROOT / file).read_text("utf-8") for file in files} == files, (
         "run python tools/pins.py"
     )
-    assert len(PINS) == len(TOOL["committed"]()) > 100
+    assert len(PINS) == len(TOOL["committed"]()) > len(MAIN) > 0
     assert [pin.name for pin in PINS.values() if not pin.hashes] == []
     assert not {"torch", "numba", "scikit-learn", "scipy", "flwr"} & MAIN.keys()
 
 
-@pytest.mark.parametrize(
-    ("groups", "pins", "least"), [(["headgate"], MAIN, 25), (GROUPS, PINS, 100)]
-)
-def test_nothing_that_the_pins_need_is_missing(groups, pins, least):
+@pytest.mark.parametrize(("groups", "pins"), [(["headgate"], MAIN), (GROUPS, PINS)])
+def test_nothing_that_the_pins_need_is_missing(groups, pins):
     """They are installed without what they ask for: it must be among them. Seen as it
     is installed here.
     """
-    asked = [(Requirement(text), "") for group in groups for text in GROUPS[group]]
+    first = [Requirement(text) for group in groups for text in GROUPS[group]]
+    asked = [(requirement, "") for requirement in first]
     seen, missing = set(), []
     while asked:
         requirement, extra = asked.pop()
@@ -67,7 +66,7 @@ def test_nothing_that_the_pins_need_is_missing(groups, pins, least):
                 for text in importlib.metadata.requires(requirement.name) or []
             ]
     assert missing == []
-    assert len(seen) > least
+    assert {own.name for own in first} <= {name for name, _ in seen}
 
 
 def test_torch_keeps_the_hashes_of_its_other_builds_with_its_version(monkeypatch):

@@ -129,7 +129,6 @@ def test_the_parts_in_the_docs_are_those_of_the_examples():
         "data",
         "model",
         "server",
-        "objective",
         "executor",
     ]
     assert len(blocks) == len(files) + 1
@@ -179,7 +178,7 @@ def test_results_are_those_of_the_studies_by_the_last_models_market_prices_inclu
         for line in TEXT.splitlines()
         if line.startswith("| ") and "MNIST" in line
     ]
-    assert len(said) >= 10
+    assert said
     assert {tuple(cells[1:3]): cells[4:7] for cells in said}.items() <= shares.items()
     assert len(TEXT.splitlines()) <= 120
 

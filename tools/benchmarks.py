@@ -25,10 +25,11 @@ HEAD = """\
 
 How fast headgate is, at what, and beside whom.
 
-`python tools/benchmarks.py` makes this page from `benchmarks/results/*.json`, which hold every number with its spread,
-machine, command and commit. `make bench`, `make bench-gpu` and `make bench-peers` measure them. Ways that are compared
-took turns in one run; times are medians. The docstring of each script in `benchmarks/` states what it does and leaves
-out.
+`python tools/benchmarks.py` makes this page from `benchmarks/results/*.json`, which
+hold every number with its spread, machine, command and commit. `make bench`,
+`make bench-gpu` and `make bench-peers` measure them. Ways that are compared took turns
+in one run; times are medians. The docstring of each script in `benchmarks/` states what
+it does and leaves out.
 
 ## Targets
 """
@@ -226,9 +227,9 @@ def required(goal: Mapping[str, Any]) -> str:
 def measured(goal: Mapping[str, Any]) -> str:
     """Not rounded where a goal that is missed would read as if it was met.
 
-    >>> missed = {"required": 12, "measured": 12.04, "unit": "s", "at_most": True}
-    >>> measured(missed), measured({**missed, "measured": 11.96}), measured({**missed, "measured": 14.04})
-    ('12.04 s', '12 s', '14 s')
+    >>> goal = {"required": 12, "unit": "s", "at_most": True}
+    >>> [measured({**goal, "measured": value}) for value in (12.04, 11.96, 14.04)]
+    ['12.04 s', '12 s', '14 s']
     """
     rounded = amount(goal["measured"], goal["unit"])
     as_asked = rounded == amount(goal["required"], goal["unit"])
@@ -284,7 +285,7 @@ def draw(result: Result, path: Path) -> None:
     compared with.
     """
     from headgate.analysis.curves import COLOURS
-    from headgate.analysis.figures import STYLE, plt, save_figure
+    from studies.figures import STYLE, plt, save_figure
 
     cases = [
         case

@@ -51,6 +51,7 @@ def code_by_label() -> dict[str, list[str]]:
 def tests_by_label() -> dict[str, list[str]]:
     found = defaultdict(set)
     for path in sorted((ROOT / "tests").rglob("test_*.py")):
+        file = path.relative_to(ROOT / "tests").as_posix()
         text = path.read_text("utf-8")
         for node in ast.walk(ast.parse(text)) if "pytest.mark.paper" in text else ():
             if isinstance(node, ast.FunctionDef):
@@ -60,9 +61,7 @@ def tests_by_label() -> dict[str, list[str]]:
                         and ast.unparse(mark.func) == "pytest.mark.paper"
                     ):
                         for label in mark.args:
-                            found[ast.literal_eval(label)].add(
-                                f"{path.relative_to(ROOT / 'tests').as_posix()}::{node.name}"
-                            )
+                            found[ast.literal_eval(label)].add(f"{file}::{node.name}")
     return {label: sorted(names) for label, names in found.items()}
 
 

@@ -1,11 +1,14 @@
 """Tries faults on headgate, in the simulator and over Flower, and makes
 docs/understand/faults.md of what happened.
 
-    python tools/faults.py                               all parts (about a quarter of
-    an hour) python tools/faults.py --part random --kills 500     one part; the rows of
-    the others stay as they are python tools/faults.py --part simulator --kills 500  at
-    every change to the disk, the rest of 500 at random moments python tools/faults.py
-    --page                        only the page, from docs/understand/faults.json
+    python tools/faults.py
+        tries all parts, in about a quarter of an hour
+    python tools/faults.py --part random --kills 500
+        tries one part; the rows of the others stay as they are
+    python tools/faults.py --part simulator --kills 500
+        tries every change to the disk, and the rest of 500 at random moments
+    python tools/faults.py --page
+        makes only the page, from docs/understand/faults.json
 
 Parts: `processes` of a deployment, before all `statements` and files of server and
 client, and at `random` moments; the `simulator`.
@@ -29,17 +32,24 @@ HEAD = """\
 
 Which processes were killed and when, and whether money and samples stayed correct.
 
-Made by `python tools/faults.py`, which kills with SIGKILL and then looks at the books: the server's ledger, every
-client's own store, and Z by a replay through control alone. A fault that loses a sample, charges one twice or
-leaves books that do not agree fails the test behind it, and then there is no row. `make test` tries the shorter ones of
-the first table, each kind of those of the second once, under one rule, and eight more at random moments.
+Made by `python tools/faults.py`, which kills with SIGKILL and then looks at the books:
+the server's ledger, every client's own store, and Z by a replay through control alone.
+A fault that loses a sample, charges one twice or leaves books that do not agree fails
+the test behind it, and then there is no row. `make test` tries the shorter ones of the
+first table, each kind of those of the second once, under one rule, and eight more at
+random moments.
 """
 
-INSIDE = """\
-Server and clients are killed before every SQL statement of an order and of a round, before every file is put in place,
-and at random moments. The simulator is killed at every change that it makes to the disk, before and, where that can be,
-half-way through it, also while it resumes, and at random moments. Exactly once: no sample is lost or charged twice, and
-all books agree. Same bytes: the run folder is that of an undisturbed run."""
+INSIDE = (
+    """\
+Server and clients are killed before every SQL statement of an order and of a round,
+before every file is put in place, and at random moments. The simulator is killed at
+every change that it makes to the disk, before and, where that can be, half-way through
+it, also while it resumes, and at random moments. Exactly once: no sample is lost or
+charged twice, and all books agree. Same bytes: the run folder is that of an undisturbed
+run."""
+    ""
+)
 
 Row = dict[str, str]
 

@@ -1,9 +1,10 @@
 """Builds wheel and sdist, and tries both in a clean environment of every Python that is
 here.
 
-python tools/packages.py            all Pythons from 3.11 on that are found on the path
-or with pyenv python tools/packages.py --extras   this Python and the wheel alone: each
-extra that a user runs by itself
+    python tools/packages.py
+        all Pythons from 3.11 on that are found on the path or with pyenv
+    python tools/packages.py --extras
+        this Python and the wheel alone: each extra that a user runs by itself
 
 Each environment gets headgate from the index that pip is configured with and runs the
 smoke test; without `--extras` it gets no extras. The newest versions there are and the

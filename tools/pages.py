@@ -1,7 +1,10 @@
 """Makes the pages and pictures that are made from the code and from results.
 
-python tools/pages.py           writes them python tools/pages.py --check   makes them
-in a copy of the checkout and prints which pages differ; exits with 1 if any does
+python tools/pages.py
+    writes them
+python tools/pages.py --check
+    makes them in a copy of the checkout and prints which pages differ; exits with
+    1 if any does
 """
 
 import shutil

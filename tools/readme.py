@@ -8,11 +8,11 @@ import re
 from pathlib import Path
 from textwrap import fill
 
-from headgate.analysis.figures import draw_comparison as draw
 from headgate.analysis.formatting import interval, percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.savings import amount, chosen_budget, needed, savings
 from studies.comparisons import at, rows_in, rows_of, title
+from studies.figures import draw_comparison as draw
 from studies.pages import read_numbers, table
 from studies.savings import RIVALS, SAVINGS, PricedModel, places, share
 

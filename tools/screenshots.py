@@ -1,7 +1,7 @@
 """Pictures of every page, light and dark, wide and narrow, of runs that are played for
 it: python tools/screenshots.py OUT
 
-With --docs the two of the documentation are written to docs/figures as well.
+With --docs the one of the documentation is written to docs/figures as well.
 """
 
 import argparse
@@ -31,12 +31,9 @@ PAGES = {
         "/compare?runs=digits-paper&runs=digits-richer&policies=acdpp&policies=constant&x=money"
     ),
     "plan": "/plan",
-    "gate": "/gate/digits-paper?policy=released&round=10.62",
-    "rehearsal": "/gate?round=5.6",
 }
 IN_DOCS = {
     "run-light-wide": ("page-run", 1.14),
-    "rehearsal-dark-wide": ("page-gate", 0.9),
 }
 """with how much of them, as height over width"""
 QUIET = [
@@ -183,7 +180,7 @@ def main() -> None:
             started(headgate("serve", str(runs), "--port", str(PORT))),
             sync_playwright() as playwright,
         ):
-            wait_for(f"http://127.0.0.1:{PORT}/api/runs/digits-live/trace")
+            wait_for(f"http://127.0.0.1:{PORT}/api/runs/digits-live/curves")
             browser = playwright.chromium.launch(executable_path=chromium, args=QUIET)
             for picture in take(browser, asked.out):
                 print(picture)

@@ -37,7 +37,6 @@ SLOTS = {
     "change": "headgate.learning.concepts:CHANGES",
     "model": "headgate.learning.models:MODEL",
     "server": "headgate.learning.server:SERVER",
-    "objective": "headgate.learning.objectives:OBJECTIVE",
 }
 
 

@@ -34,7 +34,7 @@ e = headgate.load(
     'run.policies=["headgate", "acdpp", "constant", "oracle"]',
 )
 print(
-    e.system.clients, "clients,", e.system.memory, "places,", e.system.budget, "a round"
+    e.system.clients, "clients,", e.system.all_places, "places,", e.system.budget, "a round"
 )
 
 # %% Plan ----
@@ -64,7 +64,7 @@ for name in ("headgate", "acdpp", "constant"):
     line(memory, own["t"].to_numpy(), own["n"].to_numpy(), name)
 t = np.arange(1, 21)
 line(money, t, e.system.budget * t, "budget", color="#7c8794", linestyle="--")
-level(memory, e.system.memory, "places")
+level(memory, e.system.all_places, "places")
 for axes in (money, memory):
     axes.set(xlabel="round", xlim=(0, 25))
 spread(money, memory)

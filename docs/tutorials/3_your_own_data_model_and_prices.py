@@ -54,7 +54,9 @@ class TwoLayers(Model):
         from torch import nn
 
         features = shape[0] * shape[1] * shape[2]
-        return nn.Sequential(nn.Flatten(), nn.Linear(features, self.width), nn.Tanh(), nn.Linear(self.width, classes))
+        hidden = nn.Linear(features, self.width)
+        last = nn.Linear(self.width, classes)
+        return nn.Sequential(nn.Flatten(), hidden, nn.Tanh(), last)
 ''')
 
 # %%
@@ -136,4 +138,4 @@ except headgate.HeadgateError as error:
     print(error)
 
 # %% :doc:`/do/parts` has an example of every kind of part: policies, rules, prices,
-# data, models, server updates and objectives.
+# data, models and server updates.

@@ -52,7 +52,8 @@ import os, warnings
 from pathlib import Path
 from headgate.flower import ENVIRONMENT
 
-os.environ |= dict(ENVIRONMENT)  # no telemetry, no update check: before Flower is imported
+# no telemetry and no update check: this comes before Flower is imported
+os.environ |= dict(ENVIRONMENT)
 
 from flwr.serverapp import ServerApp
 from flwr.simulation import run_simulation
@@ -70,7 +71,8 @@ def serve(grid, context):
 
 warnings.simplefilter("ignore")
 client = recipe_client("digits", list(settings), store=Path("stores").absolute())
-run_simulation(server, client, num_supernodes=3, backend_config={{"init_args": {{"num_cpus": 2}}}})
+backend = {{"init_args": {{"num_cpus": 2}}}}
+run_simulation(server, client, num_supernodes=3, backend_config=backend)
 """)
 done = subprocess.run(
     [sys.executable, "simulate.py"],

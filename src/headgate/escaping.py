@@ -101,17 +101,6 @@ def cell(text: str) -> str:
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]inf|[+-]nan")
 
 
-def label(text: str) -> str:
-    """Escape a label for matplotlib: a dollar sign begins no formula, and an underscore
-    hides no line from the legend.
-
-    >>> label("a$b"), label("_x")
-    ('a\\\\$b', ' _x')
-    """
-    escaped = printable(text).replace("$", r"\$")
-    return f" {escaped}" if escaped.startswith("_") else escaped
-
-
 def code(text: str) -> str:
     """Return a name as code in Markdown, with nothing in it read as markup.
 

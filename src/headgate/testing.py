@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from headgate.control.controller import Controller
+from headgate.control.controller import Controller, debt_update
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policy import AdmissionPolicy, PolicyContext, check_is_policy
 from headgate.control.prices import PriceProcess, Uniform
@@ -36,11 +36,11 @@ from headgate.control.types import (
     Losses,
     Orders,
     Report,
+    SampleView,
     System,
     View,
 )
 from headgate.theory.bound import BoundConstants
-from headgate.theory.comparison import debt_update
 
 __all__ = [
     "a_system",
@@ -107,13 +107,10 @@ def check_policy(
         PolicyContext(system, prices, BoundConstants(), np.arange(RUNS), rounds)
     )
     path = prices.path(np.arange(RUNS), 1, rounds + 1)
-    controller = Controller(system, policy, RUNS, labels=_labels)
-
-    alone = [
-        Controller(system, policy, 1, np.array([run]), _labels) for run in range(RUNS)
-    ]
+    controller = Controller(system, policy, RUNS)
+    alone = [Controller(system, policy, 1, np.array([run])) for run in range(RUNS)]
     for reporting in (False, True) if policy.listens else (False,):
-        trial = _Trial(controller, path, reporting)
+        trial = _Trial(controller, path, reporting=reporting)
         trial.check_rounds()
         trial.check_alone(alone)
         trial.check_causality()
@@ -151,20 +148,14 @@ def check_retention(
     models = (None, _scores, partial(_scores, factor=np.nan))
     for seed, scores in product(range(3), models if retention.scores else (None,)):
         policy = _Scripted(retention, seed)
-        trial = _Trial(Controller(system, policy, RUNS, None, _labels, scores), path)
+        samples = SampleView(_labels, scores)
+        trial = _Trial(Controller(system, policy, RUNS), path, samples)
         trial.check_rounds()
         if trial.last.places is None:
             # A window rule makes no choice, and its settings may differ between runs.
             continue
         alone = [
-            Controller(
-                system,
-                replace(policy, first=run),
-                1,
-                np.array([run]),
-                _labels,
-                scores,
-            )
+            Controller(system, replace(policy, first=run), 1, np.array([run]))
             for run in range(RUNS)
         ]
         trial.check_alone(alone)
@@ -355,10 +346,15 @@ class _Trial:
     """
 
     def __init__(
-        self, controller: Controller, prices: Floats, reporting: bool = False
+        self,
+        controller: Controller,
+        prices: Floats,
+        samples: SampleView | None = None,
+        reporting: bool = False,
     ) -> None:
         self.controller = controller
         self.prices = prices
+        self.samples = samples or SampleView(_labels)
         self.reporting = reporting
         self.history = list(self.play(controller.open()))
         self.last = self.history[-1][2]
@@ -370,7 +366,7 @@ class _Trial:
             report = None
             if self.reporting:
                 report = Report(orders.admitted, losses=self.losses(orders))
-            after = self.controller.post(ledger, orders, report)
+            after = self.controller.post(ledger, orders, report, self.samples)
             yield ledger, orders, after
             ledger = after
 
@@ -378,7 +374,7 @@ class _Trial:
         """Return losses from 0 to large, NaN where a client admitted nothing and at
         random where it reports nothing.
         """
-        seeds = self.controller.buffers.streams.seeds[:, None]
+        seeds = self.controller.buffers.seeds[:, None]
         index = 3 * np.arange(self.controller.system.clients)
         large, kept, silent = (
             uniform(seeds, Purpose.PRICE, orders.t, index + part) for part in range(3)
@@ -442,7 +438,9 @@ class _Trial:
             _same_fields(orders, again, f"{where}: decide is not repeatable")
             _same_fields(before, copy, f"{where}: decide changed {{}} of the ledger")
 
-            contents = self.controller.post(before, again).contents
+            contents = self.controller.post(
+                before, again, samples=self.samples
+            ).contents
             _same(
                 contents,
                 after.contents,
@@ -459,7 +457,8 @@ class _Trial:
         controllers has one run.
         """
         for run, controller in enumerate(controllers):
-            alone = _Trial(controller, self.prices[run : run + 1], self.reporting)
+            prices = self.prices[run : run + 1]
+            alone = _Trial(controller, prices, self.samples, self.reporting)
             for (_, orders, after), (_, own_orders, own) in zip(
                 self.history, alone.history, strict=True
             ):
@@ -487,8 +486,8 @@ class _Trial:
         half = self.prices.shape[1] // 2
         other = self.prices.copy()
         other[:, half:] = other.max() + other.min() - other[:, half:]
-        changed = _Trial(self.controller, other, self.reporting).history
-        self.check_orders(changed[:half], "a later price changed the decision")
+        changed = _Trial(self.controller, other, self.samples, self.reporting)
+        self.check_orders(changed.history[:half], "a later price changed the decision")
 
     def check_file(self) -> None:
         """Check that a run gives the same when it is resumed from a file."""
@@ -524,7 +523,7 @@ class _Scripted(AdmissionPolicy):
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         runs = self.first + np.arange(view.debt.size)
         draw = uniform(self.seed, Purpose.PRICE, view.t, runs)
-        places = float(view.system.memory)
+        places = float(view.system.all_places)
         sizes = np.array([0.0, 0.4, 1.0, 3.3, places, 2.5 * places])
         asked = sizes[(draw * len(sizes)).astype(int)]
         return AdmissionRequest(asked), memory

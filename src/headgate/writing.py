@@ -102,18 +102,18 @@ class FolderLock(ExitStack):
     """The locks on the run that this process writes. No other process can write the run
     until this one releases them or ends.
 
-    A whole run is locked by its folder and a part of it by its config. The kernel
-    releases the locks of a killed process. On a file system without locks the run is
-    written unlocked.
+    A whole run is locked by its folder; the processes that play chunks of it share a
+    lock on its config. The kernel releases the locks of a killed process. On a file
+    system without locks the run is written unlocked.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self._paths: set[Path] = set()
 
-    def take(self, path: Path, folder: Path) -> None:
+    def take(self, path: Path, folder: Path, shared: bool = False) -> None:
         """Lock `path`, a folder or file of the run in `folder`; raise DataError if
-        another process holds the lock.
+        another process holds the lock. Processes may hold a `shared` lock together.
         """
         if path in self._paths or sys.platform == "win32":
             return
@@ -125,7 +125,8 @@ class FolderLock(ExitStack):
             raise DataError(f"{path}: cannot be opened ({error.strerror})") from None
         self.callback(os.close, descriptor)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
             raise DataError(
                 f"{folder}: is in use by another process; wait for it to end"

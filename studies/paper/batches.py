@@ -13,14 +13,23 @@ from headgate.experiment.recipes import read_recipe
 from studies import HOME, recipe, study_table
 
 PARTS = WRITTEN, RELEASED, EQUAL, FAIR_V, OPEN, CONSTANTS, HORIZON, STATED, RATES = (
-    "written", "released", "equal-means", "fair-values", "open-values", "constants", "horizon", "stated-rate", "learning-rate",
+    "written", "released", "equal-means", "fair-values", "open-values", "constants",
+    "horizon", "stated-rate", "learning-rate",
 )  # fmt: skip
 """which question a run folder answers, by how its name begins; dearest first, so that
 there is something beside it to run
 """
 NAMES = ("mnist", "cifar10", "imagenette")
-QUICK = ('data.kind="digits"', 'model.kind="logistic"', "run.rounds=8", "run.seeds=2", "training.evaluate_every=2",
-         "training.lr=0.5", "training.momentum=0.0", 'training.dtype="float32"')  # fmt: skip
+QUICK = (
+    'data.kind="digits"',
+    'model.kind="logistic"',
+    "run.rounds=8",
+    "run.seeds=2",
+    "training.evaluate_every=2",
+    "training.lr=0.5",
+    "training.momentum=0.0",
+    'training.dtype="float32"',
+)
 """so small that the whole chain runs in a test: its numbers mean nothing"""
 WHOLE = f"{HORIZON}-600-whole"
 """as written, with all images of CIFAR-10: claims are judged by it where the shorter

@@ -16,12 +16,12 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from headgate.analysis.curves import COLOURS
-from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.formatting import DASH, interval, percent, plus_minus
 from headgate.analysis.intervals import Estimate, student
 from headgate.analysis.pages import UNRECORDED, facts_of, this_code, write
 from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
+from studies.figures import STYLE, save_figure
 from studies.pages import (
     SAID,
     StudyContent,

@@ -164,7 +164,7 @@ def _rehearsed(
         fullest=_pair(shares[:, shares.mean(axis=0).argmax()]),
         peak_share=round(float((found.peak_occupancy / system.buffer).max()), 5),
         peak_n=int(found.n.max()),
-        memory=int(system.memory),
+        memory=int(system.all_places),
         settings=settings,
     )
 

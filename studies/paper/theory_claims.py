@@ -318,7 +318,7 @@ def offline_choice(
         found = rehearse(system, own, costs, seeds, T)
         tried.setdefault(
             (
-                found.buffer_violation() > 0.1 * system.memory,
+                found.buffer_violation() > 0.1 * system.all_places,
                 found.bound(k).sum(axis=-1).mean(),
             ),
             own,
@@ -412,7 +412,7 @@ def printed_uniformity_error(K: int, T: int) -> float:
 
 def dearest_candidate(experiment: Experiment, rounds: int = 1000) -> float:
     """Corollary 2 as printed, with saturated buffers, for many budgets."""
-    memory, price, spends = experiment.system.memory, experiment.prices.mean(rounds), []
+    memory, price, spends = experiment.system.all_places, experiment.prices.mean(rounds), []
     for budget in BUDGETS:
         ratio = price * memory / budget
         candidates = {int(np.ceil(ratio)), max(int(np.floor(ratio)), 1)}

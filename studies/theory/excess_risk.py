@@ -22,14 +22,9 @@ from headgate.errors import HeadgateError
 from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import Dataset
 from headgate.simulation.engine import Simulation
-from headgate.theory.bound import (
-    BoundConstants,
-    learning_error,
-    local_constants,
-    mismatch,
-    penalty,
-)
+from headgate.theory.bound import BoundConstants, learning_error, mismatch, penalty
 from studies.paper.errata.numbers import exact_mismatch
+from studies.paper.theory import local_constants
 
 CHUNK = 1_000
 """images at once: keeps the logits of all runs in the cache's reach"""

@@ -10,7 +10,6 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 from headgate.analysis.curves import COLOURS
-from headgate.analysis.figures import STYLE, save_figure
 from headgate.analysis.formatting import interval
 from headgate.analysis.intervals import Estimate
 from headgate.control.policies import Acdpp
@@ -20,7 +19,9 @@ from headgate.control.types import Floats, System
 from headgate.experiment import Experiment
 from headgate.theory import comparison as c
 from headgate.theory.labels import paper
+from studies.figures import STYLE, save_figure
 from studies.pages import SAID
+from studies.paper import theory
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ def measure(
     """ACDPP on the recipe's system with V = T^gamma and ρ = 1 − T^−phi, for every
     horizon; `grain` as in `measure_points`.
     """
-    claims = c.claimed_rates(gamma, phi)
+    claims = theory.claimed_rates(gamma, phi)
 
     def choose(system: System, T: int) -> Acdpp:
         K, rate = better_of_corollary(
@@ -201,14 +202,18 @@ def _point(experiment: Experiment, policy: Acdpp, result: Rehearsal) -> AtHorizo
     K, rate, V, rho = (policy.required(name) for name in ("K", "rate", "V", "rho"))
     penalties = result.penalty(k)
     with np.errstate(invalid="ignore"):  # an empty memory has an infinite bound
-        uneven = float(c.omega1(result.bound(k), penalties + k.C2).mean())
-    terms = uneven, c.omega2(K, rate, rho, T, k), c.omega3(K, rate, system.buffer, T, k)
+        uneven = float(theory.omega1(result.bound(k), penalties + k.C2).mean())
+    terms = (
+        uneven,
+        theory.omega2(K, rate, rho, T, k),
+        theory.omega3(K, rate, system.buffer, T, k),
+    )
     _, highest = c.admission_interval(np.arange(1, T + 1), rate, rho)
-    drift = c.drift_constant(float(result.price.max()) * highest, system.budget)
+    drift = theory.drift_constant(float(result.price.max()) * highest, system.budget)
     debt = result.ledger.debt  # Z(T + 1)
     left = float((debt**2).mean()) / 2 + V * float(penalties.sum(axis=-1).mean())
     right = float(drift.sum()) + V * float(
-        c.ck_penalty_ceiling(K, rate, rho, T, k).sum()
+        theory.ck_penalty_ceiling(K, rate, rho, T, k).sum()
     )
     return AtHorizon(
         T,
@@ -221,7 +226,7 @@ def _point(experiment: Experiment, policy: Acdpp, result: Rehearsal) -> AtHorizo
         ),
         result.buffer_violation(),
         *terms,
-        ceiling=float(c.omega_master(*terms, constant=drift.mean(), T=T, V=V)),
+        ceiling=float(theory.omega_master(*terms, constant=drift.mean(), T=T, V=V)),
         lemma1=left / right,
     )
 

@@ -204,7 +204,7 @@ def compare(
             samples, spend = found.admitted.sum(axis=-1), found.spend.sum(axis=-1)
             first = samples if first is None else first
             ages, left = (
-                mean_ages(found.admitted, system.memory),
+                mean_ages(found.admitted, system.all_places),
                 100 - 100 * spend.mean() / (system.budget * rounds),
             )
             age, late = (
@@ -250,10 +250,10 @@ def main() -> None:
             + "; ".join(f"{T:,}: {cell(measured(policy, T, SEEDS))}" for T in HORIZONS),
             flush=True,
         )
+    factor, rounds = proven(BUFFERS.sum(), BUDGET)
     print(
-        "κ₁ = {:,.0f}; κ₁·log T is less than all that can be bought from T = {:,} on".format(
-            *proven(BUFFERS.sum(), BUDGET)
-        )
+        f"κ₁ = {factor:,.0f}; κ₁·log T is less than all that can be bought"
+        f" from T = {rounds:,} on"
     )
     print(f"κ = {sharp(BUFFERS.sum(), BUDGET):.1f}")
     print("samples of headgate short of the most that all prices known would buy, by T")
@@ -281,9 +281,9 @@ def rounding(rounds: str) -> None:
         ),
     }
     for called, offer in ATOMS.items():
+        unfilled = Headgate(early=0.0, fill=0.0)
         cells = [
-            "without filling:"
-            f" {cell(behind(Headgate(early=0.0, fill=0.0), *offer, int(rounds), SEEDS))}"
+            f"without filling: {cell(behind(unfilled, *offer, int(rounds), SEEDS))}"
         ]
         for name, rule in rules.items():
             with mock.patch.object(limits, "_all_or_nothing", rule):

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 import headgate
+from headgate.analysis.report import Comparison
 from headgate.analysis.runs import read_finished
 from headgate.cli.commands import app
 from headgate.errors import DataError, Interrupted, SettingError
@@ -75,10 +76,34 @@ def test_the_page_says_what_the_runs_say(compared):
         for row in held
     )
     assert "Every policy kept its money and its buffers in every run." in output
-    assert (folder / "compare.svg").read_text("utf-8").count("<svg") == 1
+    assert not (folder / "compare.svg").exists()
     money = Page((folder / "report.html").read_text("utf-8")).data["money"]
     assert [policy for policy, *_ in money["needs"]] == ["headgate", "released"]
     assert len(money["panel"]["levels"]) == 1  # the oracle
+
+
+def test_a_comparison_draws_itself_for_a_notebook(tmp_path):
+    """A name is shown as it is, and not read as markup."""
+    one = {"prices": "", "unit": "", "learnt": [0, 1], "reference": False}
+    rows = [
+        {**one, "policy": name, "budget": money, "spend": money, "last_by_seed": last}
+        for name, least in (("constant", 0.5), ("<b>", 0.6), ("headgate", 0.7))
+        for money, last in ((10.0, [least, least]), (20.0, [least + 0.1, least + 0.2]))
+    ]
+    oracle = {"policy": "oracle", "reference": True, "spend": 99.0, "budget": 20.0}
+    rows.append({**one, **oracle, "last_by_seed": [0.9, 0.9]})
+    figure = Comparison(tmp_path / "compare.json", [], rows).plot()
+    names = [trace.name for trace in figure.data]
+    assert names == ["constant", "&lt;b&gt;", "headgate"]
+    assert list(figure.data[0].x) == [10.0, 20.0]
+    assert list(figure.data[0].y) == pytest.approx([50.0, 65.0])
+    assert list(figure.data[0].error_y.array)[1] == pytest.approx(15.39, abs=0.01)
+    assert figure.layout.annotations[0].text == "oracle: 99.0 a round"
+    figure.write_html(tmp_path / "money.html")
+    assert "oracle: 99.0 a round" in (tmp_path / "money.html").read_text("utf-8")
+    rows[0]["prices"] = "brent"
+    with pytest.raises(SettingError, match="plot: prices differ between the runs"):
+        Comparison(tmp_path / "compare.json", [], rows).plot()
 
 
 def test_as_printed_policies_break_their_limits_and_that_is_said(tmp_path):
@@ -151,9 +176,6 @@ def test_the_points_of_a_sweep_are_compared_each_under_its_own_prices(tmp_path):
     output = call(
         str(tmp_path / "priced.toml"), *words, "--out", str(tmp_path / "out")
     ).output
-    assert not (
-        tmp_path / "out" / "compare.svg"
-    ).exists()  # money means something else in each of them
     assert "at $ 46.0 a round, brent, scale 0.1" in output
     assert "at 46.0 a round, constant, value 5.5" in output
     rows = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))["rows"]

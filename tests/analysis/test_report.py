@@ -6,13 +6,11 @@ import subprocess
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
 
 from headgate.analysis.curves import heat, thinned
-from headgate.analysis.figures import save_figure
 from headgate.analysis.report import write_report
 from headgate.analysis.runs import read_runs
-from headgate.errors import DataError, SettingError
+from headgate.errors import DataError
 from headgate.records.reader import RunFolder
 
 from .run_folders import WICKED, Page, long, small, write
@@ -156,18 +154,6 @@ def test_what_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(DataError, match="cannot be written"):
         write_report([run], tmp_path / "r.html")
     assert not list(tmp_path.glob(".*.partial"))
-    with pytest.raises(SettingError, match=r"accuracy\.bmp: must end in"):
-        save_figure(Figure(), tmp_path / "accuracy.bmp")
-
-
-@pytest.mark.parametrize(
-    ("suffix", "start"), [(".svg", b"<?xml"), (".png", b"\x89PNG"), (".pdf", b"%PDF")]
-)
-def test_the_name_of_a_figure_says_what_it_becomes(tmp_path, suffix, start):
-    figure = Figure(figsize=(2, 1))
-    figure.subplots().plot([1, 2])
-    save_figure(figure, tmp_path / f"figure{suffix}")
-    assert (tmp_path / f"figure{suffix}").read_bytes().startswith(start)
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs chromium")

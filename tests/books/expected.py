@@ -18,10 +18,18 @@ from .values import WrongError, clients_of, money, month, truth, whole
 
 NEGLIGIBLE = Decimal("1e-6")
 """what sums of floats may be away from sums of decimal numbers"""
+
+
+def end(value):
+    """Read a horizon: a number of rounds, or "open"."""
+    if isinstance(value, str) and value == "open":
+        return value
+    return whole(value)
+
+
 KINDS = {
     "money": money, "budget": money, "month": money, "adjust": money, "weight": money,
-    "join": whole, "leave": whole, "suspend": truth,
-    "horizon": lambda value: value if isinstance(value, str) and value == "open" else whole(value),
+    "join": whole, "leave": whole, "suspend": truth, "horizon": end,
 }  # fmt: skip
 """how the fields of an amendment are read"""
 

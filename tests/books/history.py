@@ -71,10 +71,12 @@ odd values by argument and by name
 """
 PRICES = [0.5, 1.0, 1.1, 2.0, 3.35, 7.0, [1.0, 2.25, 0.3]]
 CHANGES: list[dict[str, Any]] = [
-    {"money": 7.25}, {"money": -5.5}, {"money": -60.0}, {"money": 0.1}, {"suspend": True}, {"suspend": False},
-    {"suspend": False}, {"leave": 0}, {"leave": 1}, {"leave": 3}, {"join": 2}, {"join": 4, "weight": 0.5},
-    {"month": 20.0}, {"month": 35.5}, {"month": 0.0}, {"horizon": 12}, {"horizon": 40}, {"horizon": "open"},
-    {"budget": 9.0}, {"adjust": 1.25}, {"adjust": -0.75}, {"money": 3.0, "month": 15.0},
+    {"money": 7.25}, {"money": -5.5}, {"money": -60.0}, {"money": 0.1},
+    {"suspend": True}, {"suspend": False}, {"suspend": False}, {"leave": 0},
+    {"leave": 1}, {"leave": 3}, {"join": 2}, {"join": 4, "weight": 0.5},
+    {"month": 20.0}, {"month": 35.5}, {"month": 0.0}, {"horizon": 12}, {"horizon": 40},
+    {"horizon": "open"}, {"budget": 9.0}, {"adjust": 1.25}, {"adjust": -0.75},
+    {"money": 3.0, "month": 15.0},
 ]  # fmt: skip
 SHARES = [-1.0, -0.5, -0.1, 0.1, 0.35, 2.0]
 """adjustments, as shares of what was paid on an order"""
@@ -565,14 +567,14 @@ class History(RuleBasedStateMachine):
             reports, refused = self.spoiled(
                 {} if reports is None else reports, refused, spoil
             )
-        given = reports
+        given, plain = reports, None
         if isinstance(reports, dict):
-            given = {
-                client: Delivery(*each) if isinstance(each, tuple) else each
-                for client, each in reports.items()
-            }
-        plain = {client: each if isinstance(each, tuple) else (each, (), {}, 0) for client, each in (reports or {}).items()} \
-            if isinstance(reports, dict) else None  # fmt: skip
+            given, plain = {}, {}
+            for client, each in reports.items():
+                if isinstance(each, tuple):
+                    given[client], plain[client] = Delivery(*each), each
+                else:
+                    given[client], plain[client] = each, (each, (), {}, 0)
         done = self.do(
             "settle",
             (given, refused),

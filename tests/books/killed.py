@@ -1,8 +1,8 @@
 """A process that is killed right before the n-th SQL statement of a call, for every n,
 in as many folders.
 
-    python -m tests.books.killed FOLDER        leaves FOLDER/CALL/before,
-    FOLDER/CALL/after, FOLDER/CALL/0, 1, 2, ...
+    python -m tests.books.killed FOLDER
+        leaves FOLDER/CALL/before, FOLDER/CALL/after, FOLDER/CALL/0, 1, 2, ...
 
 `before` and `after` are the accounts before and after the call; each number is a copy
 of `before` in which a process died that had opened the accounts and run so many

@@ -1,8 +1,8 @@
 """Forty rounds in which everything changes, played through Books by a process that may
 be killed at any moment.
 
-    python scenario.py FOLDER        plays on from where it was killed; prints the
-    rounds that it settles
+    python scenario.py FOLDER
+        plays on from where it was killed; prints the rounds that it settles
 
 Clients are files. A client does an order by what it says in all, so doing it twice
 admits nothing twice.

@@ -347,7 +347,7 @@ def test_a_client_that_is_refused_exists(tmp_path):
     )
 
 
-def test_the_report_of_a_refused_answer_is_charged_when_the_client_comes_into_quarantine(
+def test_a_refused_answers_report_is_charged_at_quarantine(
     tmp_path,
 ):
     for offences, charged in ((2, 15), (None, 0)):

@@ -37,7 +37,7 @@ def counts():
     return main(STEPS, seed=1, say=lambda *line, **more: None)
 
 
-def test_two_writers_and_odd_values_leave_accounts_that_open_again_and_say_what_was_done(
+def test_two_writers_and_odd_values_leave_accounts_that_open_again(
     counts,
 ):
     assert counts["steps",] >= STEPS
@@ -60,7 +60,7 @@ def test_every_call_of_both_processes_was_accepted_and_refused(counts):
     assert counts["clock", "back"] > 0
 
 
-def test_the_second_process_was_let_in_outside_and_inside_transactions_and_after_calls(
+def test_the_second_process_was_let_in_at_every_kind_of_moment(
     counts,
 ):
     places = {

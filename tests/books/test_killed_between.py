@@ -48,8 +48,15 @@ def tables(folder):
     if not any(row[0] == "system" for row in found.get("meta", [])):
         found = {}  # a file that holds no accounts yet, as `headgate ledger show` says
     found["meta"] = [row for row in found.get("meta", []) if row[0] != "experiment"]
-    return {name: [tuple(MOMENT.sub("now", x) if isinstance(x, str) else x for x in row) for row in rows]
-            for name, rows in found.items() if rows}  # fmt: skip
+    return {
+        name: [tuple(map(timeless, row)) for row in rows]
+        for name, rows in found.items()
+        if rows
+    }
+
+
+def timeless(value):
+    return MOMENT.sub("now", value) if isinstance(value, str) else value
 
 
 def said(found):

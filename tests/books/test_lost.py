@@ -219,8 +219,10 @@ def test_a_backup_is_written_whole_or_not_at_all(tmp_path):
 
 
 READ_ONLY = """
-mount -t tmpfs tmpfs {folder} && cp -a {source} {folder}/accounts && mount -o remount,ro {folder} || exit 77
-{python} -m headgate.cli ledger show {folder}/accounts && {python} -m headgate.cli ledger export {folder}/accounts --out {out}
+mount -t tmpfs tmpfs {folder} && cp -a {source} {folder}/accounts || exit 77
+mount -o remount,ro {folder} || exit 77
+{python} -m headgate.cli ledger show {folder}/accounts || exit 1
+{python} -m headgate.cli ledger export {folder}/accounts --out {out}
 """
 
 

@@ -383,9 +383,7 @@ def test_ctrl_c_while_a_call_waits_for_another_process_leaves_no_transaction_ope
         own.audit()
 
 
-def test_a_settlement_that_memory_does_not_know_of_is_no_alarm_but_to_be_opened_again(
-    tmp_path, monkeypatch
-):
+def test_a_settlement_of_another_process_asks_to_open_again(tmp_path, monkeypatch):
     """Ctrl-C right after the commit: the round is settled on disk."""
 
     def interrupted(anchor, folder):
@@ -501,9 +499,7 @@ class OfFour(Headgate):
 
 
 @pytest.mark.parametrize("open_", [False, True], ids=["idle", "open"])
-def test_terms_under_which_the_policy_cannot_work_are_refused_before_they_are_written(
-    tmp_path, open_
-):
+def test_terms_under_which_the_policy_cannot_work_are_refused(tmp_path, open_):
     """The first client may join, and the second may not: the amendment is tried with
     those that wait.
     """

@@ -9,6 +9,7 @@ from headgate.control import AdmissionPolicy, AdmissionRequest, Controller, Rete
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Uniform
 from headgate.control.randomness import Purpose, uniform
+from headgate.control.types import SampleView
 from headgate.testing import a_system
 from headgate.theory.bound import BoundConstants
 from headgate.theory.reuse import effective_sample_size
@@ -36,7 +37,7 @@ class AllSizes(AdmissionPolicy):
 
     def admit(self, view, memory):
         draw = uniform(self.seed, Purpose.PRICE, view.t, np.arange(view.debt.size))
-        places = float(view.system.memory)
+        places = float(view.system.all_places)
         sizes = np.array([0.0, 0.4, 1.0, 3.3, places, 2.5 * places])
         return AdmissionRequest(sizes[(draw * len(sizes)).astype(int)]), memory
 
@@ -44,8 +45,8 @@ class AllSizes(AdmissionPolicy):
 def follow_rule(rule, rounds, scores=None):
     for seed in range(3):
         policy = AllSizes(rule, seed)
-        controller = Controller(a_system(rounds), policy, RUNS, None, labels, scores)
-        follow(controller, np.ones((rounds, RUNS)))
+        controller = Controller(a_system(rounds), policy, RUNS)
+        follow(controller, np.ones((rounds, RUNS)), SampleView(labels, scores))
 
 
 def follow_policy(policy, system=None, rounds=40, prices=None):
@@ -55,7 +56,7 @@ def follow_policy(policy, system=None, rounds=40, prices=None):
         PolicyContext(system, prices, BoundConstants(), runs, rounds)
     )
     path = prices.path(runs, 1, rounds + 1)
-    follow(Controller(system, policy, RUNS, labels=labels), path.swapaxes(0, 1))
+    follow(Controller(system, policy, RUNS), path.swapaxes(0, 1), SampleView(labels))
 
 
 def in_memory(ledger, run, client):
@@ -65,13 +66,13 @@ def in_memory(ledger, run, client):
     return [int(place) for place in ledger.places[run, client] if place >= 0]
 
 
-def follow(controller, prices):
+def follow(controller, prices, samples):
     """Dropped samples stay away, the ledger counts what is there, and N_eff is
     Kish's.
     """
     before = controller.open()
     uses = [Counter() for _ in range(controller.runs)]
-    for orders, after in goes_on(controller, prices, before):
+    for orders, after in goes_on(controller, prices, before, samples=samples):
         assert np.array_equal(orders.first, after.dropped)
         for run, client in np.ndindex(after.admitted.shape):
             held = in_memory(after, run, client)

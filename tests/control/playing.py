@@ -11,17 +11,20 @@ from headgate.control import (
     Retention,
     System,
 )
+from headgate.control.types import UNSEEN, SampleView
 from headgate.testing import a_system
 
 
-def goes_on(controller, prices, ledger=None, report=lambda orders: None):
+def goes_on(
+    controller, prices, ledger=None, report=lambda orders: None, samples=UNSEEN
+):
     """(orders, the ledger after them) of each round, from this ledger on; `report` says
     what clients did of their orders.
     """
     ledger = ledger or controller.open()
     for price in prices:
         orders = controller.decide(ledger, price)
-        ledger = controller.post(ledger, orders, report(orders))
+        ledger = controller.post(ledger, orders, report(orders), samples)
         yield orders, ledger
 
 
@@ -68,6 +71,6 @@ def arriving(rule, arrivals, seeds, clients, labels=None):
         Scripted(rule, arrivals),
         len(seeds),
         np.asarray(seeds),
-        labels,
     )
-    return (ledger for _, ledger in goes_on(controller, [1.0] * len(arrivals)))
+    rounds = goes_on(controller, [1.0] * len(arrivals), samples=SampleView(labels))
+    return (ledger for _, ledger in rounds)

@@ -108,7 +108,7 @@ def test_with_client_sampling_the_whole_budget_is_used():
     assert ledger.admitted[0].min() > 0.5 * ledger.admitted[0].max()
 
 
-def test_a_top_up_changes_nothing_before_it_and_the_rest_is_spread_over_the_rounds_left():
+def test_a_top_up_changes_nothing_before_it_and_is_spread_after_it():
     controller = two_clients(Below(quantile=1.0, fill=0))
     ledger = after(controller, [1.0] * 50)
     assert ledger.spent[0] == 500

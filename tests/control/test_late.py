@@ -7,14 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control.controller import Controller
+from headgate.control.controller import Controller, debt_update
 from headgate.control.policies import Constant, Headgate
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.purse import kept_back
 from headgate.control.types import Report, System
 from headgate.errors import LedgerError
 from headgate.testing import a_system
-from headgate.theory.comparison import debt_update
 
 from .playing import begun
 

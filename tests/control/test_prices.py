@@ -196,5 +196,5 @@ def test_a_seed_s_prices_are_the_market_s_from_an_hour_on_and_around_the_end():
 def test_the_recipes_have_a_tenth_of_the_money_for_full_buffers(recipe):
     e = load(recipe)
     assert e.system.budget == pytest.approx(
-        0.1 * e.prices.mean(None) * e.system.memory, rel=0.02
+        0.1 * e.prices.mean(None) * e.system.all_places, rel=0.02
     )

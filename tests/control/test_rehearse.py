@@ -11,8 +11,10 @@ from headgate.theory.bound import BoundConstants
 from headgate.theory.comparison import (
     admission_interval,
     buffer_violation,
-    ck_penalty_ceiling,
     cost_violation,
+)
+from studies.paper.theory import (
+    ck_penalty_ceiling,
     drift_constant,
     lyapunov,
     omega1,

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from headgate.control import Controller, Retention, System
 from headgate.control.policies import Headgate
 from headgate.control.scores import NAMES, WITHOUT_LABELS, Scores, scores_of
+from headgate.control.types import SampleView
 from headgate.errors import SettingError
 from headgate.testing import check_retention
 
@@ -111,11 +112,11 @@ def lossy(runs, clients, positions, asked):
 def test_a_rule_is_given_what_it_asks_for_where_clients_are_full():
     check_retention(KeepsWorst(), rounds=12)  # without a model, too
     KeepsWorst.seen.clear()
-    controller = Controller(
-        System([3, 2], budget=1e9, horizon=9), KeepingWorst(), 2, scores=lossy
-    )
+    controller = Controller(System([3, 2], budget=1e9, horizon=9), KeepingWorst(), 2)
     held = {(r, m): [] for r in range(2) for m in range(2)}
-    for orders, ledger in goes_on(controller, [1.0] * 4):
+    for orders, ledger in goes_on(
+        controller, [1.0] * 4, samples=SampleView(scores=lossy)
+    ):
         for (r, m), own in held.items():
             could = [
                 *own,

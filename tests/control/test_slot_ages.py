@@ -10,7 +10,7 @@ from headgate.control import Controller, Fifo, System
 from headgate.control.buffers import Buffers, kind_of
 from headgate.control.files import load_ledger, save_ledger
 from headgate.control.policies import Headgate
-from headgate.control.types import Contents, Streams
+from headgate.control.types import Contents
 
 from .playing import after, goes_on
 
@@ -75,9 +75,8 @@ def test_it_is_one_sample_after_the_other(given, places_first):
     before = born.copy()
     if places_first:
         born = np.moveaxis(np.ascontiguousarray(np.moveaxis(born, -1, 0)), 0, -1)
-    buffers = Buffers(
-        Fifo(tuple(limit)), System(limit, 1.0), len(born), Streams(np.arange(len(born)))
-    )
+    runs = len(born)
+    buffers = Buffers(Fifo(tuple(limit)), System(limit, 1.0), runs, np.arange(runs))
     contents, *counts = buffers.settle(
         SimpleNamespace(contents=Contents(born=born), dropped=old, admitted=end),
         t,

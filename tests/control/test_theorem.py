@@ -33,9 +33,7 @@ def test_the_limit_spends_the_budget_and_buys_the_rate():
     st.integers(1, 60),
     st.sampled_from(["random", "greedy", "dear first", "knows all"]),
 )
-def test_no_policy_buys_more_than_its_prices_allow_at_the_limit_and_what_is_short_adds_up(
-    seed, rounds, kind
-):
+def test_no_policy_buys_more_than_its_prices_allow(seed, rounds, kind):
     """The ceiling, path by path, and the identity (I), for policies of every sort that
     stay within the budget.
     """
@@ -62,9 +60,7 @@ def test_no_policy_buys_more_than_its_prices_allow_at_the_limit_and_what_is_shor
     st.lists(st.floats(1.0, 10.0), min_size=2, max_size=60, unique=True),
     st.floats(0.01, 8.0),
 )
-def test_headgate_buys_all_below_one_limit_and_nothing_above_another_both_known_before_the_price(
-    prices, spend
-):
+def test_headgate_has_two_limits_that_are_known_before_the_price(prices, spend):
     """Step 3: θ' ≤ θ from what was seen before; `spend` is b/B̄."""
     *before, today = prices
     money = spend * len(prices)
@@ -163,9 +159,7 @@ def test_where_prices_take_few_values_the_distance_to_hindsight_does_not_grow(
     st.floats(-2.0, 3.0),
     st.floats(1.0, 1e6),
 )
-def test_shares_near_nothing_and_all_are_rounded_and_to_nothing_only_ahead_of_the_floor(
-    shares, again, lead, rounds
-):
+def test_shares_near_nothing_and_all_are_rounded(shares, again, lead, rounds):
     share = np.array([shares])
     found = _all_or_nothing(share, np.array([again]), np.array([lead]), rounds)
     near = min(0.5, 2 * rounds**-0.25) if again else 0.5

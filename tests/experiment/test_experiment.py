@@ -83,9 +83,11 @@ def test_overrides_reach_every_key():
     e = load(
         "mnist",
         [
-            "run.first_seed=7000", "run.seeds=3", "system.budget=70", "prices.kind=integer", "prices.high=12",
-            'run.policies=["acdpp", "dpp", "mine"]', "policies.mine.kind=constant", "policies.mine.K=4",
-            "policies.acdpp.burst=buffer", "policies.acdpp.rho=0.5", "policies.acdpp.bound.D=3", "bound.pdim=50",
+            "run.first_seed=7000", "run.seeds=3", "system.budget=70",
+            "prices.kind=integer", "prices.high=12",
+            'run.policies=["acdpp", "dpp", "mine"]', "policies.mine.kind=constant",
+            "policies.mine.K=4", "policies.acdpp.burst=buffer",
+            "policies.acdpp.rho=0.5", "policies.acdpp.bound.D=3", "bound.pdim=50",
             "run.horizon=open", "policies.dpp.burst=none",
         ],
     )  # fmt: skip

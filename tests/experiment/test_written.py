@@ -16,7 +16,6 @@ from headgate.control.prices import KINDS as PRICES
 from headgate.control.rehearse import rehearse
 from headgate.control.retention import KINDS as RULES
 from headgate.experiment import build, load, recipe_names, recipe_text
-from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
 from headgate.learning.streams import STREAM
@@ -208,12 +207,6 @@ SERVERS = {
     "yogi": table("yogi", {}, beta2=SOME, tau=SOME),
 }
 
-OBJECTIVES = {
-    "plain": table("plain", {}),
-    "fresh": table("fresh", {}, share=SOME),
-    "fedlc": table("fedlc", {}, tau=SOME, vacant=SOME),
-}
-
 
 def settings_of(name, some):
     """A policy that is held must be stated; all else may be left out."""
@@ -271,7 +264,6 @@ def recipes(draw):
             "stream": draw(st.one_of(*STREAMS.values())),
         },
         "server": draw(st.one_of(*SERVERS.values())),
-        "objective": draw(st.one_of(*OBJECTIVES.values())),
         "training": draw(
             st.fixed_dictionaries(
                 {}, optional={"lr": SOME, "average": SOME, "cohort": st.just(3)}
@@ -287,7 +279,6 @@ def test_the_recipes_below_have_every_kind_there_is():
     assert PARTITIONS.keys() == PARTITION.kinds.keys()
     assert STREAMS.keys() == STREAM.kinds.keys()
     assert SERVERS.keys() == SERVER.kinds.keys()
-    assert OBJECTIVES.keys() == OBJECTIVE.kinds.keys()
 
 
 def orders(experiment, name):

@@ -37,7 +37,7 @@ POINTS = Path(os.environ["HEADGATE_TEST_POINTS"])
 
 
 def by(point):
-    """Say that this place was reached, and wait while a file of its name is in the way."""
+    """Say that this place was reached, and wait while a file of its name exists."""
     (POINTS / f"{point}.reached").write_text(str(os.getpid()))
     while (POINTS / point).exists():
         time.sleep(0.1)
@@ -54,11 +54,17 @@ from .passing import by
 app = ClientApp()
 
 
-@headgate_client(app, source=CallableSource(lambda i: Sample(str(i), pack([float(i)]), 0)))
+def sample(i):
+    return Sample(str(i), pack([float(i)]), 0)
+
+
+@headgate_client(app, source=CallableSource(sample))
 def train(message, context, held):
     by(f"client-{held.order.client}-{held.order.round}")
     metrics = MetricRecord({"num-examples": len(held)})
-    return Message(RecordDict({"arrays": ArrayRecord([held.arrays()[0].mean(axis=0)]), "metrics": metrics}), reply_to=message)
+    arrays = ArrayRecord([held.arrays()[0].mean(axis=0)])
+    answer = RecordDict({"arrays": arrays, "metrics": metrics})
+    return Message(answer, reply_to=message)
 """
 SERVER = """
 from contextlib import closing
@@ -80,7 +86,7 @@ def main(grid, context):
     plain, said = grid.send_and_receive, context.run_config
 
     def send_and_receive(messages, **more):
-        orders = [message for message in messages if message.metadata.message_type == "train"]
+        orders = [each for each in messages if each.metadata.message_type == "train"]
         for message in orders[:1]:
             by(f"ordered-{message.metadata.group_id}")
         replies = list(plain(messages, **more))
@@ -89,9 +95,11 @@ def main(grid, context):
         return replies
 
     grid.send_and_receive = send_and_receive
-    recipe, discipline = Path(__file__).with_name("recipe.toml"), Discipline(deadline=float(said["deadline"]))
-    with closing(AdmissionStrategy(str(recipe), said["out"], discipline=discipline)) as strategy:
-        strategy.start(grid, ArrayRecord([np.zeros(1)]), evaluate_fn=lambda t, arrays: MetricRecord({"accuracy": 0.5}))
+    recipe = str(Path(__file__).with_name("recipe.toml"))
+    discipline = Discipline(deadline=float(said["deadline"]))
+    first = ArrayRecord([np.zeros(1)])
+    with closing(AdmissionStrategy(recipe, said["out"], discipline=discipline)) as own:
+        own.start(grid, first, evaluate_fn=lambda *_: MetricRecord({"accuracy": 0.5}))
 """
 LIVELY = """
 import sys

@@ -1,8 +1,8 @@
 """Forty rounds on Flower in which everything changes, by a server and clients in one
 process that is killed ten times.
 
-python scenario.py FOLDER        each time it is killed, another process plays on from
-there
+    python scenario.py FOLDER
+        each time it is killed, another process plays on from there
 """
 
 import logging

@@ -14,12 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import an_experiment
 
-from headgate.books.accounts import Accounts, replay, reserve
+from headgate.books.accounts import replay, reserve
 from headgate.books.ledger_store import ClientRow, LedgerStore, Ordered
 from headgate.books.messages import Receipt
 from headgate.control import Controller, System
 from headgate.control.policies import Headgate
 from headgate.errors import LedgerError
+from headgate.flower.playable import FlowerAccounts
 
 EVERYBODY = range(3)
 
@@ -32,7 +33,7 @@ def store(tmp_path):
 
 
 def opened(store, policy="both", **more):
-    return Accounts.of(an_experiment(policy, 6, **more), store)
+    return FlowerAccounts.of(an_experiment(policy, 6, **more), store)
 
 
 # orders
@@ -289,11 +290,11 @@ def test_no_more_than_c_times_t_is_spent_to_the_last_bit(
         closing(LedgerStore(Path(folder) / "ledger.sqlite")) as store,
     ):
         ledger = play(
-            Accounts.of(experiment, store), [*prices, prices[0]], chance, late
+            FlowerAccounts.of(experiment, store), [*prices, prices[0]], chance, late
         )
         assert store.outstanding() == []
         assert ledger.spent[0] <= experiment.system.budget * rounds
-        assert ledger.spent[0] == Accounts.of(experiment, store).ledger.spent[0]
+        assert ledger.spent[0] == FlowerAccounts.of(experiment, store).ledger.spent[0]
         charged = sum(row.charge for row in store.orders())
         assert ledger.spent[0] == pytest.approx(charged, rel=1e-12)
         assert store.corrections() == []

@@ -10,10 +10,10 @@ from decimal import Decimal
 import scenario
 from worlds import World, an_experiment
 
-from headgate.books.accounts import Accounts
 from headgate.books.statement import amend, opened, statement
 from headgate.control import Amendment
 from headgate.flower import ENVIRONMENT
+from headgate.flower.playable import FlowerAccounts
 
 
 def test_a_run_takes_up_another_horizon_with_its_next_round(tmp_path):
@@ -43,7 +43,7 @@ def test_everything_changes_and_ten_kills_later_ledger_stores_and_statement_agre
     with opened(run) as store:
         found = statement(store)
         assert found.spent == store.spent()
-        ledger, rows = Accounts.of(scenario.made(), store).ledger, store.clients()
+        ledger, rows = FlowerAccounts.of(scenario.made(), store).ledger, store.clients()
     assert found.rounds == scenario.ROUNDS
     assert found.approved == Decimal("509.75")
     assert 0.9 * 509.75 < found.spent <= 509.75

@@ -916,9 +916,7 @@ def test_prices_of_numpy_and_of_the_standard_library_are_the_plain_ones(tmp_path
 
 
 @pytest.mark.parametrize("of", ["its accuracy", "all of it"])
-def test_what_a_function_that_evaluates_returns_ends_no_run_and_is_in_no_row_unless_it_is_a_number(
-    tmp_path, of
-):
+def test_an_evaluation_that_is_no_number_ends_no_run_and_is_in_no_row(tmp_path, of):
     given = list(POOL.items())
     right = NUMBER | {*NEGATIVE, "2**70"} if of == "its accuracy" else NOTHING
 

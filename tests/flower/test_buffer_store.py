@@ -5,10 +5,10 @@ from contextlib import closing
 import pytest
 
 from headgate.books.messages import Order
-from headgate.books.rules import stated
 from headgate.control.retention import Retention
 from headgate.errors import DataError
 from headgate.flower.buffer_store import BufferStore
+from headgate.flower.rules import stated
 from headgate.flower.sources import CallableSource, Sample, pack
 
 ENDLESS = CallableSource(lambda i: Sample(str(i), pack(i), i % 3))

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from headgate.books.accounts import check_playable
 from headgate.books.messages import Order
-from headgate.books.rules import choice_of
 from headgate.control.policies import Headgate
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
 from headgate.errors import DataError, HeadgateError, SettingError
 from headgate.experiment import load
 from headgate.flower.buffer_store import BufferStore
+from headgate.flower.playable import check_playable
+from headgate.flower.rules import choice_of
 from headgate.flower.sources import CallableSource, Sample
 
 
@@ -69,7 +69,7 @@ def opened(tmp_path, **more):
     return closing(BufferStore(tmp_path / "client.sqlite", 0, **more))
 
 
-def test_the_most_unsure_are_bought_the_newest_of_the_others_kept_and_the_rest_passes_by(
+def test_the_most_unsure_are_bought_and_the_newest_others_kept(
     tmp_path,
 ):
     look = Looking()

@@ -92,7 +92,7 @@ def test_two_updates_have_no_median_of_their_own():
     ] == [0]
 
 
-def test_where_nobody_moves_one_who_learns_does_and_one_who_changes_whole_numbers_does_not():
+def test_one_learner_moves_the_model_but_no_whole_numbers():
     updates = [
         *of_length(0.0, 0.0, steps=0),
         Update(2, 1, {"w": np.ones(2), "steps": np.array(7)}, {}),

@@ -263,7 +263,7 @@ def test_services_are_killed_and_everything_adds_up(killed):
 
 
 @pytest.mark.long
-def test_deploy_example_brings_up_again_what_was_there_and_says_what_there_is_to_look_at(
+def test_deploy_example_brings_up_again_what_was_there(
     killed,
 ):
     staged, deployment = killed

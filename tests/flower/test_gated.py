@@ -241,7 +241,7 @@ def test_what_a_strategy_remembers_survives_a_kill(tmp_path, name):
         assert np.array_equal(result.arrays[key].numpy(), array.numpy()), key
 
 
-def test_the_clipping_norm_inside_a_wrapped_strategy_survives_and_other_settings_are_those_of_the_code(
+def test_the_clipping_norm_of_a_wrapped_strategy_survives(
     tmp_path,
 ):
     made = []
@@ -284,7 +284,7 @@ def test_clients_that_are_not_sampled_may_get_orders_without_the_model(tmp_path)
     nobody_is_blamed(world)
 
 
-def test_one_client_with_other_names_or_a_huge_weight_neither_ends_the_run_nor_decides_the_model(
+def test_one_bad_client_neither_ends_the_run_nor_decides_the_model(
     tmp_path,
 ):
     honest = (

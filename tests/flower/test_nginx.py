@@ -145,13 +145,15 @@ def test_what_nodes_ask_for_is_passed_on(door):
 
 
 OTHER_PATHS = [
-    *sorted({path for _, path in PROTOBUF_REQUEST_TYPES} - PATHS),
-    "/", "*", "/health", "/docs", "/openapi.json", "/v1/runtime/responses",
-    f"/{START}", f"{PULL}/../../control/start-run", "/v1/fleet/../control/start-run",
-    "/v1/fleet/%2e%2e/control/start-run", "/v1/fleet/%2E%2E/control/start-run", "/v1/fleet/..%2fcontrol%2fstart-run",
-    "/v1/fleet/..;/control/start-run", "/v1/fleet\\..\\control\\start-run", "/v1/%63ontrol/start-run",
-    f"{PULL}/", f"{PULL}?x=1", f"{PULL};x", f"{PULL}%00", f"{PULL}%0a", f"{PULL}%20", PULL.upper(),
-    f"http://localhost{START}", f"http://127.0.0.1{START}", f"localhost:8001{START}", f"/v1/fleet/{START}",
+    *sorted({path for _, path in PROTOBUF_REQUEST_TYPES} - PATHS), "/", "*", "/health",
+    "/docs", "/openapi.json", "/v1/runtime/responses", f"/{START}",
+    f"{PULL}/../../control/start-run", "/v1/fleet/../control/start-run",
+    "/v1/fleet/%2e%2e/control/start-run", "/v1/fleet/%2E%2E/control/start-run",
+    "/v1/fleet/..%2fcontrol%2fstart-run", "/v1/fleet/..;/control/start-run",
+    "/v1/fleet\\..\\control\\start-run", "/v1/%63ontrol/start-run", f"{PULL}/",
+    f"{PULL}?x=1", f"{PULL};x", f"{PULL}%00", f"{PULL}%0a", f"{PULL}%20", PULL.upper(),
+    f"http://localhost{START}", f"http://127.0.0.1{START}", f"localhost:8001{START}",
+    f"/v1/fleet/{START}",
 ]  # fmt: skip
 
 

@@ -11,10 +11,10 @@ from grids import FakeGrid, Node
 from simulated import OWN
 from worlds import World
 
-from headgate.books.accounts import Accounts
 from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.parameters import read_parameters
+from headgate.flower.playable import FlowerAccounts
 from headgate.flower.recipe import recipe_client, task_of
 from headgate.flower.rounds import Discipline
 from headgate.flower.run_folder import PARAMETERS
@@ -90,7 +90,7 @@ def assert_same(task, folder, stores):
             np.testing.assert_allclose(*told, rtol=1e-9)
         assert mine == theirs
     with closing(LedgerStore(folder / LEDGER)) as store:
-        accounts = Accounts.of(task.experiment, store)
+        accounts = FlowerAccounts.of(task.experiment, store)
         (policy,) = task.experiment.policies.values()
         knows = policy.retention(
             task.experiment.system
@@ -184,14 +184,8 @@ CASES = {
     "a cohort that is listened to": play(
         f"{LISTENING}, most=4, rule='reservoir'", "training.cohort=4"
     ),
-    "sample weights by age, labels late": [
-        'run.policies=["constant"]',
-        "objective={kind='fresh', share=0.8}",
-        "data.late=1",
-    ],
-    "calibrated logits in mini-batches": play(
-        HEADGATE, "objective.kind=fedlc", "training.batch_size=2"
-    ),
+    "labels late": ['run.policies=["constant"]', "data.late=1"],
+    "mini-batches": play(HEADGATE, "training.batch_size=2"),
     "free samples": ['run.policies=["hybrid"]', "training.aggregation=alpha"],
 }
 

@@ -62,9 +62,7 @@ class Notes(list):
         self.append("closed")
 
 
-def test_rounds_are_tracked_as_those_of_the_simulator_and_the_money_is_warned_of_once(
-    tmp_path, monkeypatch
-):
+def test_rounds_are_tracked_as_those_of_the_simulator(tmp_path, monkeypatch):
     notes, warned = Notes(), []
     monkeypatch.setattr(
         "headgate.records.trackers.make_trackers", lambda names: [notes]

@@ -9,11 +9,11 @@ import pytest
 from grids import FakeGrid, Node
 from worlds import World, an_experiment, counting_app, start
 
-from headgate.books.accounts import Accounts
 from headgate.books.ledger_store import LedgerStore
 from headgate.control.policies import Headgate
 from headgate.control.retention import Reservoir
 from headgate.errors import DataError, LedgerError, SettingError
+from headgate.flower.playable import FlowerAccounts
 from headgate.flower.roster import Roster
 from headgate.flower.rounds import Discipline
 from headgate.flower.strategy import AdmissionStrategy
@@ -239,13 +239,14 @@ def test_a_ledger_that_was_changed_is_refused_with_its_round(tmp_path):
         "UPDATE rounds SET debt = debt - 1, spent = spent + 1 WHERE round = 2": (
             "round 2: spend is"
         ),
-        "UPDATE rounds SET spent = spent - 1; UPDATE orders SET ordered = ordered + 1 WHERE round = 1": (
-            "round 1: client 0 was"
-        ),
+        (
+            "UPDATE rounds SET spent = spent - 1;"
+            "UPDATE orders SET ordered = ordered + 1 WHERE round = 1"
+        ): "round 1: client 0 was",
         "DELETE FROM rounds WHERE round = 1": "round 1: is missing",
     }.items():
         with world.store() as store:
             for statement in change.split(";"):
                 store._db.execute(statement)
             with pytest.raises(LedgerError, match=reason):
-                Accounts.of(world.experiment, store)
+                FlowerAccounts.of(world.experiment, store)

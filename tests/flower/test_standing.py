@@ -117,7 +117,7 @@ def test_what_a_client_admitted_is_charged_at_its_quarantine_where_its_report_ag
     assert world.events("released") == []
 
 
-def test_what_nothing_is_known_of_is_released_at_quarantine_and_charged_after_it_is_lifted(
+def test_unknown_orders_are_released_at_quarantine_and_charged_later(
     tmp_path,
 ):
     world = caught(tmp_path, with_receipt(position=99))

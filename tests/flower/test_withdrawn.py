@@ -9,8 +9,8 @@ import pytest
 from grids import Node
 from worlds import POLICIES, World, an_experiment, counting_app
 
-from headgate.books.accounts import Accounts
 from headgate.flower import erase
+from headgate.flower.playable import FlowerAccounts
 from headgate.flower.rounds import Discipline
 from headgate.records.reader import RunFolder
 
@@ -31,7 +31,7 @@ def test_an_erased_sample_is_reported_and_not_punished(tmp_path, policy):
     assert (event.round, event.client, event.reason) == (4, 2, "1 samples that it held")
     with world.buffer(2) as buffer, world.store() as store:
         held = len(buffer.positions(store.experiment))
-        accounts = Accounts.of(world.experiment, store)
+        accounts = FlowerAccounts.of(world.experiment, store)
         assert (
             accounts.client(2).withdrawn == accounts.ledger.occupancy[0, 2] - held == 1
         )

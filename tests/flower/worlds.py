@@ -12,13 +12,13 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from grids import FakeGrid, Node, ServerDied
 
-from headgate.books.accounts import Accounts
 from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.control import Retention
 from headgate.control.types import Contents
 from headgate.experiment import build
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.client import headgate_client
+from headgate.flower.playable import FlowerAccounts
 from headgate.flower.rounds import Discipline
 from headgate.flower.sources import CallableSource, Sample, pack
 from headgate.flower.strategy import AdmissionStrategy
@@ -203,7 +203,7 @@ class World:
         their file, and `gone` is what such files said: client → round → samples.
         """
         with self.store() as store:
-            accounts = Accounts.of(
+            accounts = FlowerAccounts.of(
                 self.experiment, store
             )  # the replay, which must agree with what was recorded
             ledger, name, limit = (

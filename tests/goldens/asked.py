@@ -10,8 +10,9 @@ from headgate.control.policies import KINDS
 ROOT = Path(__file__).parents[2]
 
 BASE = (
-    "run.rounds=3", "run.seeds=2", "system.buffers=[3, 2, 4]", "system.clients=10", "system.budget=60", "training.steps=3",
-    "training.dtype=float64", 'run.policies=["headgate", "constant"]',
+    "run.rounds=3", "run.seeds=2", "system.buffers=[3, 2, 4]", "system.clients=10",
+    "system.budget=60", "training.steps=3", "training.dtype=float64",
+    'run.policies=["headgate", "constant"]',
 )  # fmt: skip
 CONCEPTS = (
     "data.partition=iid",
@@ -24,8 +25,9 @@ CONCEPTS = (
 
 
 ZOO = {
-    "listening": "listening:Listening", "age": "age:Age", "rccda": "rccda:Rccda", "cbrs": "cbrs:CBRS", "gss": "gss:GSS",
-    "balancer": "fedbalancer:FedBalancer", "ode": "ode:ODE", "vessal": "vessal:VeSSAL", "coreset": "kcentre:KCentre",
+    "listening": "listening:Listening", "age": "age:Age", "rccda": "rccda:Rccda",
+    "cbrs": "cbrs:CBRS", "gss": "gss:GSS", "balancer": "fedbalancer:FedBalancer",
+    "ode": "ode:ODE", "vessal": "vessal:VeSSAL", "coreset": "kcentre:KCentre",
 }  # fmt: skip
 ZOO = {name: f"studies.zoo.{where}" for name, where in ZOO.items()}
 """what lies outside the package and comes in as `module:Class`, by the names that it
@@ -49,13 +51,13 @@ def _each(key, kinds):
     )
 
 
+ALONE = [*(kind for kind in KINDS if kind != "held"), *ZOO_POLICIES]
+"""policies that need no other policy"""
 RECIPES = {
     "as it stands": ("digits",),
     "policies": (
         "digits",
-        (
-            f"run.policies={json.dumps([*(kind for kind in KINDS if kind != 'held'), *ZOO_POLICIES])}"
-        ),
+        f"run.policies={json.dumps(ALONE)}",
         *(f'policies.{name}.kind="{ZOO[name]}"' for name in ZOO_POLICIES),
     ),
     "held": (
@@ -92,7 +94,6 @@ RECIPES = {
         'data.changes={kind="gradual", start=1, stop=4, order=[0, 2]}',
     ),
     "late labels": ("digits", "data.late=1"),
-    "objectives": ("digits", 'sweep.objective.kind=["plain", "fresh", "fedlc"]'),
     "server updates": ("digits", 'sweep.server.kind=["momentum", "adam", "yogi"]'),
     "cohort": (
         "digits",

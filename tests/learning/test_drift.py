@@ -129,7 +129,7 @@ def test_what_comes_by_is_a_stream_of_its_own_under_the_same_numbers():
         )
 
 
-def test_a_client_who_would_have_nothing_is_refused_and_one_who_never_gets_there_is_not():
+def test_a_client_who_would_have_nothing_is_refused():
     two = "['same', {kind='classes', classes=[0, 1, 2]}]"
     with pytest.raises(
         SettingError,
@@ -147,7 +147,7 @@ def test_a_client_who_would_have_nothing_is_refused_and_one_who_never_gets_there
     assert sorted(set(DIGITS.train_labels[served.rows].tolist())) == [0, 1, 2]
 
 
-def test_what_holds_images_back_is_refused_where_streams_end_or_owners_are_not_written_down():
+def test_holding_images_back_is_refused_where_streams_end():
     made = moving(
         "['same', {kind='prior', weights=[0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5,"
         " 0.5]}]"

@@ -67,7 +67,8 @@ def test_resnet9_has_its_blocks_and_six_and_a_half_million_parameters():
     assert size_of(model) == 6_573_130
     convolutions = [part for part in model.modules() if isinstance(part, nn.Conv2d)]
     assert [(part.in_channels, part.out_channels) for part in convolutions] == [
-        (3, 64), (64, 128), (128, 128), (128, 128), (128, 256), (256, 512), (512, 512), (512, 512),
+        (3, 64), (64, 128), (128, 128), (128, 128), (128, 256), (256, 512), (512, 512),
+        (512, 512),
     ]  # fmt: skip
     assert all(
         part.bias is None and part.kernel_size == (3, 3) and part.padding == (1, 1)
@@ -223,7 +224,8 @@ from headgate.learning.models import Model
 class Wide(Model):
     width: int = 3
     def build(self, shape, classes):
-        return nn.Sequential(nn.Flatten(), nn.Linear(60, self.width), nn.Tanh(), nn.Linear(self.width, classes))
+        inner = nn.Linear(60, self.width), nn.Tanh()
+        return nn.Sequential(nn.Flatten(), *inner, nn.Linear(self.width, classes))
 """
 
 

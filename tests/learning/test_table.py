@@ -15,8 +15,8 @@ from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import load
 from headgate.learning.data import Data, TableFile
 from headgate.learning.datasets import Dataset
-from headgate.records.writer import create
-from headgate.simulation.run import examine, play_folder
+from headgate.records.owner import OwnedRun
+from headgate.simulation.run import examine, play_chunk
 
 from .said import refused
 
@@ -362,14 +362,10 @@ def test_a_recipe_beside_its_table_runs_and_a_changed_file_is_refused(
         ["run.rounds=3", "run.seeds=2", 'run.policies=["headgate", "constant"]'],
     )
     data, stopped = experiment.data.load(), Path("stopped")
-    create(
-        stopped,
-        experiment.tables(),
-        examine(experiment, data, "cpu", "auto")[0]["environment"],
-        [],
-    )
+    made = examine(experiment, data, "cpu", "auto")[0]["environment"]
+    (chunk,) = OwnedRun.begin(stopped, experiment, made, []).chunks
     with pytest.raises(Interrupted):
-        play_folder(stopped, None, data, "cpu", done.append, lambda: len(done) == 1)
+        play_chunk(chunk, data, "cpu", done.append, lambda: len(done) == 1)
     (inside / "x.csv").write_text("\n".join(["a,b,y", *lines[:-1], ""]))
     for words in (
         ("--resume", "stopped"),

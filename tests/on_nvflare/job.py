@@ -1,8 +1,8 @@
 """Jobs as NVFlare's simulator plays them: six rounds and three clients, or forty rounds
 in which everything changes.
 
-python job.py FOLDER EXPORTED Scenario|Changing       writes the job to EXPORTED; what
-it keeps lies in FOLDER
+    python job.py FOLDER EXPORTED Scenario|Changing
+        writes the job to EXPORTED; what it keeps lies in FOLDER
 """
 
 import json

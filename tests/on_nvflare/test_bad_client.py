@@ -60,11 +60,14 @@ def events(folder, *kinds):
 @pytest.mark.parametrize(
     ("starts", "lie", "kind"),
     [
-        (SINGLE, filled(1e300), "FULL"), (SINGLE, filled(-1e300), "FULL"), (SINGLE, filled(1e300), "DIFF"),
-        (SINGLE, filled(3.5e38), "FULL"), (HALF, filled(1e5, np.float32), "FULL"), (DOUBLE, filled(1e308), "FULL"),
-        (DOUBLE, filled(1e101), "DIFF"), (SINGLE, filled(np.nan), "FULL"), (DOUBLE, filled(-np.inf), "FULL"),
-        (STEPS, filled(1e300, name="steps"), "FULL"), (STEPS, filled(np.nan, name="steps"), "FULL"),
-        (STEPS, filled(-(2**62), np.int64, "steps"), "FULL"), (SMALL, filled(300, np.int64, "steps"), "FULL"),
+        (SINGLE, filled(1e300), "FULL"), (SINGLE, filled(-1e300), "FULL"),
+        (SINGLE, filled(1e300), "DIFF"), (SINGLE, filled(3.5e38), "FULL"),
+        (HALF, filled(1e5, np.float32), "FULL"), (DOUBLE, filled(1e308), "FULL"),
+        (DOUBLE, filled(1e101), "DIFF"), (SINGLE, filled(np.nan), "FULL"),
+        (DOUBLE, filled(-np.inf), "FULL"), (STEPS, filled(1e300, name="steps"), "FULL"),
+        (STEPS, filled(np.nan, name="steps"), "FULL"),
+        (STEPS, filled(-(2**62), np.int64, "steps"), "FULL"),
+        (SMALL, filled(300, np.int64, "steps"), "FULL"),
         (SMALL, filled(200, np.int64, "steps"), "DIFF"),
     ],
 )  # fmt: skip

@@ -70,8 +70,9 @@ WRONG = {
     "run": [None, 5, "", "x" * 201, "one\ntwo", ["one"]],
     "position": [None, -1, 12.0, "12", True, [12], 2**53 + 1, float("nan"), 11, 3],
     "rounds": [
-        None, [], 5, "1", {"1": 10.0, "2": 2}, {"1": "10", "2": 2}, {"1": -1, "2": 13}, {"1": True, "2": 2}, {"1": None},
-        {"one": 12}, {"-1": 12}, {"0": 12}, {"01": 12}, {"1.0": 12}, {"": 12}, {"²": 12}, {"9" * 40: 12}, {"1": 2**60},
+        None, [], 5, "1", {"1": 10.0, "2": 2}, {"1": "10", "2": 2}, {"1": -1, "2": 13},
+        {"1": True, "2": 2}, {"1": None}, {"one": 12}, {"-1": 12}, {"0": 12},
+        {"01": 12}, {"1.0": 12}, {"": 12}, {"²": 12}, {"9" * 40: 12}, {"1": 2**60},
         {str(t): 0 for t in range(1, 2**16 + 2)},
     ],
 }  # fmt: skip
@@ -164,7 +165,7 @@ def test_numbers_of_samples_that_are_none_are_refused_and_nothing_is_written(
     assert (files(tmp_path), own.report) == (before, report)
 
 
-def test_more_erased_samples_than_are_held_are_refused_before_the_server_counts_it_as_an_offence(
+def test_more_erased_samples_than_are_held_are_refused_by_the_client(
     tmp_path,
 ):
     own = Admissions(tmp_path / "own")
@@ -257,17 +258,30 @@ def test_a_folder_that_is_none_is_refused_on_both_sides(folder):
 # the settings of a job
 
 
+WRONG_CHANGES = [
+    {"clients": 3}, {"buffer": 8}, {"buffer": [8, 9, 10.0]}, {"buffer": [8, 9, "10"]},
+    {"buffer": [8, 9, 0]}, {"buffer": []}, {"budget": "20"}, {"budget": float("nan")},
+    {"budget": 0}, {"horizon": 6.0}, {"horizon": 0}, {"horizon": "6"},
+    {"weight": [1, 2]}, {"weight": [1, 2, -3]}, {"weight": "abc"}, {"currency": 5},
+    {"currency": "Euros and cents"}, {5: 5},
+]  # fmt: skip
 NONE_OF_THEM = {
-    "sites": [None, "site-1", 5, [], ["site-1"], ["site-1", "site-1", "site-2"], ["site-1", "", "site-3"], [1, 2, 3],
-              ["a\nb", "b", "c"], {"site-1": 1, "b": 2, "c": 3}, b"abc"],
-    "system": [None, 5, [], {}, {"buffer": [8]}, {**SYSTEM, "clients": 3}, {**SYSTEM, "buffer": 8},
-               {**SYSTEM, "buffer": [8, 9, 10.0]}, {**SYSTEM, "buffer": [8, 9, "10"]}, {**SYSTEM, "buffer": [8, 9, 0]},
-               {**SYSTEM, "buffer": []}, {**SYSTEM, "budget": "20"}, {**SYSTEM, "budget": float("nan")},
-               {**SYSTEM, "budget": 0}, {**SYSTEM, "horizon": 6.0}, {**SYSTEM, "horizon": 0}, {**SYSTEM, "horizon": "6"},
-               {**SYSTEM, "weight": [1, 2]}, {**SYSTEM, "weight": [1, 2, -3]}, {**SYSTEM, "weight": "abc"},
-               {**SYSTEM, "currency": 5}, {**SYSTEM, "currency": "Euros and cents"}, {**SYSTEM, 5: 5}],
-    "policy": [None, 5, "no such policy", {}, {"kind": "headgate", "V": "many"}, ["headgate"]],
-    "prices": [None, 5, "1.5", [1.5, float("nan")], [float("inf")], [-1.0], ["1.5"], [True], [[1.0, 2.0]], [1e400]],
+    "sites": [
+        None, "site-1", 5, [], ["site-1"], ["site-1", "site-1", "site-2"],
+        ["site-1", "", "site-3"], [1, 2, 3], ["a\nb", "b", "c"],
+        {"site-1": 1, "b": 2, "c": 3}, b"abc",
+    ],
+    "system": [
+        None, 5, [], {}, {"buffer": [8]},
+        *({**SYSTEM, **change} for change in WRONG_CHANGES),
+    ],
+    "policy": [
+        None, 5, "no such policy", {}, {"kind": "headgate", "V": "many"}, ["headgate"],
+    ],
+    "prices": [
+        None, 5, "1.5", [1.5, float("nan")], [float("inf")], [-1.0], ["1.5"], [True],
+        [[1.0, 2.0]], [1e400],
+    ],
     "timeout": [None, -1, 2.5, 60.0, "60", True],
     "persistor_id": [None, 5, "a\nb"],
     "norm_multiple": [None, -1, "10", float("nan"), float("inf"), True, [10]],
@@ -350,8 +364,9 @@ class Priced(Faked):
 
 
 PRICELESS = [
-    None, float("nan"), float("inf"), -1.0, "1.5", True, [1.0, float("nan"), 1.0], np.array([1.0, np.inf, 1.0]), [1.0, 2.0], [],
-    [1.0] * 4, [[1.0], [2.0], [3.0]], {"site-1": 1.0}, 10**400,
+    None, float("nan"), float("inf"), -1.0, "1.5", True, [1.0, float("nan"), 1.0],
+    np.array([1.0, np.inf, 1.0]), [1.0, 2.0], [], [1.0] * 4, [[1.0], [2.0], [3.0]],
+    {"site-1": 1.0}, 10**400,
 ]  # fmt: skip
 
 
@@ -415,8 +430,9 @@ def test_clients_of_nvflare_that_are_no_sites_of_the_job_are_passed_over(tmp_pat
 
 
 STARTS = {
-    "nothing": {}, "no model": None, "a list": [1.0], "text": {"w": np.array(["a"])}, "objects": {"w": np.array([None])},
-    "not a number": {"w": np.array([1.0, np.nan])}, "infinite": {"w": np.array([np.inf])}, "names": {5: np.zeros(2)},
+    "nothing": {}, "no model": None, "a list": [1.0], "text": {"w": np.array(["a"])},
+    "objects": {"w": np.array([None])}, "not a number": {"w": np.array([1.0, np.nan])},
+    "infinite": {"w": np.array([np.inf])}, "names": {5: np.zeros(2)},
     "huge": {"w": np.array([1e101])},
 }  # fmt: skip
 

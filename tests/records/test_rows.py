@@ -79,9 +79,9 @@ def test_however_rows_are_split_and_cut_back_they_are_the_same(
 
     write(0, splits)
     kept = sum(splits[:cut])
-    for t, path in module.part_files(run.folder, "metrics").items():
-        if t > kept:
-            path.unlink()
+    for part in module.parts_of(run.folder, "metrics"):
+        if part.t > kept:
+            part.path.unlink()
     follower.read_new()
     assert follower.rows.reached([("acdpp", 1)]).tolist() == [kept]
     write(kept, [1] * (sum(splits) - kept))
@@ -120,10 +120,11 @@ def test_links_are_not_followed(tmp_path):
     ]
     with pytest.raises(DataError, match="cannot be read"):
         module.read_table(part, "clients")
-    shards = MadeUp(tmp_path / "parts", parts=True).play(3).folder / "shards"
-    (shards / "000").rename(tmp_path / "000")
-    (shards / "000").symlink_to(tmp_path / "000")
-    assert set(RunFolder.open(shards.parent).metrics()["policy"]) == {"constant"}
+    folder = MadeUp(tmp_path / "parts", parts=True).play(3).folder
+    for part in (folder / "metrics").glob("c000-*"):
+        part.rename(tmp_path / part.name)
+        part.symlink_to(tmp_path / part.name)
+    assert set(RunFolder.open(folder).metrics()["policy"]) == {"constant"}
 
 
 @pytest.mark.parametrize("file", ["config.toml", "environment.json", "state.json"])

@@ -212,7 +212,9 @@ def test_mlflow_calls_nobody(tmp_path, python):
         tracker.log("dpp", 1, {"loss": 1.0})
         tracker.close()
         time.sleep(1)
-        print(called, [thread.name for thread in threading.enumerate() if thread.name != "MainThread"])
+        names = [thread.name for thread in threading.enumerate()]
+        names.remove("MainThread")
+        print(called, names)
     """
     own = {"PATH": os.environ.get("PATH", ""), "PYTHONPATH": os.pathsep.join(sys.path)}
     assert python("-c", code, tmp_path, env=own)[0] == "[] []\n"

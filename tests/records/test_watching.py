@@ -13,13 +13,12 @@ from hypothesis import strategies as st
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.records.trackers import Watching
-from headgate.records.writer import RunWriter
 from headgate.simulation.cut import TOGETHER
 from headgate.simulation.schedule import perform
 from headgate.simulation.workers import InProcess
 
 from ..analysis import run_folders
-from .test_shards import in_parts
+from .test_chunks import in_chunks
 
 SETTINGS = ["run.seeds=3", "run.rounds=4", 'run.policies=["hybrid", "constant"]']
 
@@ -58,7 +57,7 @@ def row(policy, seed, t):
 )
 def test_a_mean_waits_for_all_seeds(tmp_path_factory, order):
     told, folder = [], tmp_path_factory.mktemp("watch") / "run"
-    in_parts(folder, SETTINGS)
+    in_chunks(folder, SETTINGS)
     with watching(told) as watch:
         for policy, seed in order:  # part after part
             for t in range(1, 5):
@@ -74,8 +73,8 @@ def test_a_mean_waits_for_all_seeds(tmp_path_factory, order):
 
 def test_taken_up_again_it_knows_what_the_parts_that_are_ahead_have_done(tmp_path):
     told = []
-    for seed, part in enumerate(in_parts(tmp_path / "run", SETTINGS)[:3]):
-        RunWriter(part).append(
+    for seed, chunk in enumerate(in_chunks(tmp_path / "run", SETTINGS).chunks[:3]):
+        chunk.writer({}).append(
             "metrics", [row("hybrid", seed, t) for t in (1, 2) if t + seed < 4]
         )
     with watching(told) as watch:
@@ -91,9 +90,7 @@ def test_after_a_resume_every_round_that_was_still_to_come_is_logged(
     execute = InProcess.execute
 
     def some(self, chunks, *given):
-        execute(
-            self, dict(list(chunks.items())[::4]), *given
-        )  # a seed of each policy, and then comes Ctrl-C
+        execute(self, chunks[::4], *given)  # a seed of each policy, then comes Ctrl-C
 
     folder, told = tmp_path / "run", []
     monkeypatch.setattr(InProcess, "execute", some)
@@ -110,12 +107,13 @@ def test_after_a_resume_every_round_that_was_still_to_come_is_logged(
 
 def test_lines_name_the_run_its_policies_and_the_round(tmp_path):
     said = []
-    in_parts(tmp_path / "run", SETTINGS)
+    in_chunks(tmp_path / "run", SETTINGS)
     with Watching([], said.append) as watch:
         for t in (2, 1):
             watch(tmp_path / "run", [row("hybrid", seed, t) for seed in (0, 1)])
     first, second = map(json.loads, said)
     assert first == {
-        "run": "run", "policies": ["hybrid"], "seeds": [0, 1], "round": 2, "rounds": 4, "mean_test_accuracy": 0.05
+        "run": "run", "policies": ["hybrid"], "seeds": [0, 1], "round": 2, "rounds": 4,
+        "mean_test_accuracy": 0.05
     }  # fmt: skip
     assert second["mean_test_accuracy"] is None

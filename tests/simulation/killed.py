@@ -33,8 +33,9 @@ import safetensors.numpy
 
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
+from headgate.records import owner
 from headgate.records.writer import commit
-from headgate.simulation import cut, run, schedule, workers
+from headgate.simulation import cut, run, workers
 from headgate.simulation.schedule import perform
 from headgate.writing import PARTIAL, whole_name
 
@@ -134,17 +135,16 @@ def where(path, dir_fd: int = -1) -> str:
 
 
 def named(path: str) -> str:
-    """Without what differs from shard to shard, round to round and time to time.
+    """Without what differs from chunk to chunk, round to round and time to time.
 
-    >>> named("shards/001/checkpoints/.00000003.1234abcd.partial/.ledger-0.npz.1234abcd.partial")
-    'shards/NNN/checkpoints/NNNNNNNN/ledger-0.npz'
-    >>> named("shards/001/metrics/.part-00012.parquet.1234abcd.partial")
-    'shards/NNN/metrics/part-NNNNN.parquet'
+    >>> named("checkpoints/.c001-00000003.1ab.partial/.ledger-0.npz.2cd.partial")
+    'checkpoints/cNNN-NNNNNNNN/ledger-0.npz'
+    >>> named("metrics/.c001-part-00012.parquet.1234abcd.partial")
+    'metrics/cNNN-part-NNNNN.parquet'
     """
     names = [whole_name(name) for name in path.split("/")]
     return "/".join(
-        re.sub(r"^(part-)\d{5}|^\d{3}$|^\d{8}$", _without_digits, name)
-        for name in names
+        re.sub(r"^c\d{3}-(part-)?\d+", _without_digits, name) for name in names
     )
 
 
@@ -176,18 +176,18 @@ SETTINGS += [
 EXPECTED = "same bytes"
 TWICE = [  # killed here, runs have the most to put in order when they are taken up
     (Change("moving", "state.json"), 1),  # all is made but the word that it is
-    (Change("moving", "shards/NNN/checkpoints/NNNNNNNN"), 2),
+    (Change("moving", "checkpoints/cNNN-NNNNNNNN"), 2),
     (
-        Change("moving", "shards/NNN/clients/part-NNNNN.parquet"),
+        Change("moving", "clients/cNNN-part-NNNNN.parquet"),
         5,
     ),  # its checkpoint does not know of the metrics' part
-    (Change("removing", "shards/NNN/checkpoints/NNNNNNNN/checkpoint.json"), 2),
+    (Change("removing", "checkpoints/cNNN-NNNNNNNN/checkpoint.json"), 2),
     (
-        Change("removing", "shards/NNN/clients/part-NNNNN.parquet"),
+        Change("removing", "clients/cNNN-part-NNNNN.parquet"),
         2,
     ),  # the tables are there, of the parts only these
 ]
-PASSING = ("pid", "elapsed_s", "started", "commit", "seal")
+PASSING = ("pid", "elapsed_s", "computing_s", "started", "commit", "seal")
 """what state and environment tell of those who played, not of the run"""
 Row = dict[str, str]
 
@@ -243,9 +243,9 @@ class Runs:
         return not os.WIFSIGNALED(status)
 
     def _play(self, folder: Path, end: Place | None) -> None:
-        # two shards, a checkpoint every round, and a word of it
+        # two chunks, a checkpoint every round, and a word of it
         cut.LIGHT, cut.TOGETHER["gram"], run.CHECKPOINT_SECONDS = 0.0, 1, 0.0
-        schedule.STATE_SECONDS = schedule.TICK_SECONDS = 0.0
+        owner.STATE_SECONDS = owner.TICK_SECONDS = 0.0
         workers.Datasets.of = lambda datasets, data: self.data
         seen = watch(folder, end, self.note)
         begun = (
@@ -341,7 +341,7 @@ def rows_at_changes(runs: Runs, every: bool, seed: int) -> Iterator[Row]:
         shutil.copytree(begun, taken_up)
         again = runs.changes(taken_up)
         shutil.rmtree(taken_up)
-        first_part = Change("opening", "shards/NNN/metrics/part-NNNNN.parquet")
+        first_part = Change("opening", "metrics/cNNN-part-NNNNN.parquet")
         playing = [number for number, each in enumerate(again) if each == first_part]
         own = places(again[: playing[0]] if playing else again)
         if not every:

@@ -51,9 +51,11 @@ def test_the_engine_does_what_algorithm_1_says(executor, settings):
     )  # below, the printed penalty is another than ours
     judges = [
         JUDGE["algorithm1"](
-            JUDGE["digits"](int(seed))[0], e.prices.path(e.seeds, 1, T + 1)[s], e.system.buffer, e.system.budget, policy.K,
-            T**0.5, policy.rho or 1 - T**-0.5, policy.rate, policy.bound, e.training.lr, e.training.steps, e.system.weight,
-            np.zeros((10, 65)), N0=policy.N0, n0=policy.n0,
+            JUDGE["digits"](int(seed))[0], e.prices.path(e.seeds, 1, T + 1)[s],
+            e.system.buffer, e.system.budget, policy.K, T**0.5,
+            policy.rho or 1 - T**-0.5, policy.rate, policy.bound, e.training.lr,
+            e.training.steps, e.system.weight, np.zeros((10, 65)), N0=policy.N0,
+            n0=policy.n0,
         )
         for s, seed in enumerate(e.seeds)
     ]  # fmt: skip

@@ -138,7 +138,7 @@ def test_without_a_choice_everything_is_as_without_a_rule(rule):
     assert {name: array.tobytes() for name, array in same.tensors().items()} == {
         name: array.tobytes() for name, array in plain.tensors().items()
     }
-    assert not same.looking
+    assert not any(source.looks for source in same.sources.values())
 
 
 def test_looks_are_paid_for_and_told_apart():
@@ -247,10 +247,12 @@ def test_labels_that_come_late_are_paid_and_held_at_once_and_trained_on_later():
         ripe = admitted[max(t - 3, 0)]
         if t < 10:
             now = late._prepare(t + 1, late.ledgers, late.purchases)
+            labelled = admitted[max(t - 2, 0)]
             expected = [
-                sum(i < admitted[max(t - 2, 0)][name][s, m] for i in held_by(now.after[name], s, m).tolist())
-                for name in late.names for s, m in np.ndindex(2, 6)
-            ]  # fmt: skip
+                (held_by(now.after[name], s, m) < labelled[name][s, m]).sum()
+                for name in late.names
+                for s, m in np.ndindex(2, 6)
+            ]
             assert np.diff(now.batch.offsets).tolist() == expected
         assert (rows.metrics[0]["N"] == 0) == (t <= 3)
         assert all(
@@ -264,7 +266,7 @@ def test_labels_that_come_late_are_paid_and_held_at_once_and_trained_on_later():
     assert np.isfinite(held).any()
 
 
-def test_a_rule_that_finds_out_pays_for_the_looks_that_are_taken_and_goes_on_from_a_checkpoint():
+def test_a_rule_that_finds_out_pays_for_its_looks_and_is_resumed():
     """Lots in round 1, some clients look in the trial, and then all: as the ledger says
     before each round.
     """

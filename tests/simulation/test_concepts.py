@@ -221,7 +221,7 @@ def test_a_world_that_stands_still_is_the_same_with_concepts_and_without(dtype):
     assert "concepts" not in simulate(*more).experiment.tables()["data"]
 
 
-def test_an_image_in_another_look_is_a_new_sample_and_one_that_merely_comes_later_is_not():
+def test_an_image_in_another_look_is_a_new_sample():
     small = [
         "run.policies=['oracle']",
         "data.partition.per_class=10",

@@ -164,7 +164,6 @@ UPDATES = [
         ["training.dtype=float32"],
         [],
         ["training.shift=2", "training.average=2"],
-        ["objective.kind=fresh"],
         *UPDATES,
     ],
     ids=str,
@@ -242,10 +241,10 @@ def test_prices_fetched_in_blocks_are_the_same(monkeypatch):
     )
     settings = [prices, 'run.policies=["headgate"]']
     whole, rounds = played(*settings)
-    assert len(whole.prices) == 8
+    assert len(whole.prices.block) == 8
     monkeypatch.setattr("headgate.simulation.engine.PRICES", 70)
     blocks, again = played(*settings)
-    assert blocks.prices.shape == (2, 2, 10)  # rounds 7 and 8: three fit
+    assert blocks.prices.block.shape == (2, 2, 10)  # rounds 7 and 8: three fit
     assert repr(again) == repr(rounds)
 
 
@@ -339,7 +338,7 @@ def test_what_was_prepared_is_forgotten_when_the_run_goes_back():
 
 def test_a_round_that_cannot_be_prepared_says_so_when_its_turn_comes():
     simulation, plain = begun(True), begun(False)
-    simulation.prices[4] = np.nan
+    simulation.prices.block[4] = np.nan
     for _ in range(4):
         assert repr(simulation.step()) == repr(plain.step())
     with pytest.raises(SettingError, match=r"round 5: a price of nan"):

@@ -9,9 +9,8 @@ import pytest
 from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
-from headgate.learning.objectives import OBJECTIVE
-from headgate.records.writer import create
-from headgate.simulation.run import examine, play_folder
+from headgate.records.owner import OwnedRun
+from headgate.simulation.run import examine, play_chunk
 from headgate.simulation.schedule import perform
 
 DATA = load_dataset("digits")
@@ -64,27 +63,50 @@ RECURRING = (
     " 4, 5]}"
 )
 FEATURES = {
-    **{f"objective {kind}": [f"objective.kind={kind}"] for kind in OBJECTIVE.kinds if kind != "plain"},
     "yogi": ["server={kind = 'yogi', lr = 0.02, tau = 0.01, beta2 = 0.9}"],
-    "momentum, the mean of models, moved images": ["server.kind=momentum", "training.average=6", "training.shift=1"],
+    "momentum, the mean of models, moved images": [
+        "server.kind=momentum",
+        "training.average=6",
+        "training.shift=1",
+    ],
     "a cohort that is listened to": [*SEVERAL[1:], "training.cohort=6"],
     "rules that draw lots": [
         "run.policies=['reservoir', 'class-balanced', 'kept']",
         "policies.kept={kind='constant', rule='reservoir', capacity='buffer', rate=25}",
-        *(f"policies.{one}={{kind='headgate', rule='{one}'}}" for one in ("reservoir", "class-balanced")),
+        *(
+            f"policies.{one}={{kind='headgate', rule='{one}'}}"
+            for one in ("reservoir", "class-balanced")
+        ),
     ],
     "rules that look": [
         "run.policies=['headgate', 'gss', 'balancer', 'cbrs']",
-        *(f"policies.{rule}={{kind='headgate', rule='{ZOO[rule]}'}}" for rule in ("gss", "balancer", "cbrs")),
+        *(
+            f"policies.{rule}={{kind='headgate', rule='{ZOO[rule]}'}}"
+            for rule in ("gss", "balancer", "cbrs")
+        ),
     ],
-    "sudden changes": [*SEVERAL, "data.changes={kind='sudden', rounds=[3, 6], stagger=1}"],
-    "gradual changes": [*SEVERAL, "data.changes={kind='gradual', start=2, stop=6, order=[2, 1]}"],
+    "sudden changes": [
+        *SEVERAL,
+        "data.changes={kind='sudden', rounds=[3, 6], stagger=1}",
+    ],
+    "gradual changes": [
+        *SEVERAL,
+        "data.changes={kind='gradual', start=2, stop=6, order=[2, 1]}",
+    ],
     "clients that choose, in a world that changes": [*CHOOSING, CONCEPTS, RECURRING],
     "clients that choose, labels late": [*CHOOSING, "data.late=2"],
     "dependent streams": ["data.stream={kind='markov', mixing=8}"],
-    "dependent streams that flow": [*CHOOSING, "data.stream={kind='markov', mixing=8, passing=7}"],
-    "many clients": ["system.clients=20000", "system.budget=110000", "data.partition={kind='pairs'}", "training.cohort=40"],
-}  # fmt: skip
+    "dependent streams that flow": [
+        *CHOOSING,
+        "data.stream={kind='markov', mixing=8, passing=7}",
+    ],
+    "many clients": [
+        "system.clients=20000",
+        "system.budget=110000",
+        "data.partition={kind='pairs'}",
+        "training.cohort=40",
+    ],
+}
 
 
 def content(folder):
@@ -108,24 +130,13 @@ def test_stopped_in_parts_or_alone_a_run_ends_in_the_same_bytes(tmp_path, name):
     )
     made = examine(experiment, DATA, "cpu", "auto")[0]["environment"]
     whole = perform(experiment, tmp_path / "whole", processes=1)[0].path
-    create(tmp_path / "stopped", experiment.tables(), made, [])
+    (chunk,) = OwnedRun.begin(tmp_path / "stopped", experiment, made, []).chunks
     with pytest.raises(Interrupted):
-        play_folder(
-            tmp_path / "stopped",
-            None,
-            DATA,
-            "cpu",
-            done.append,
-            lambda: len(done) == STOP,
-        )
+        play_chunk(chunk, DATA, "cpu", done.append, lambda: len(done) == STOP)
     perform(None, tmp_path / "stopped", processes=1, trust=trust)
     assert list(content(tmp_path / "stopped")) == list(content(whole))
-    create(
-        tmp_path / "parts",
-        experiment.tables(),
-        made,
-        [experiment.only([each]).tables() for each in experiment.policies],
-    )
+    each = [experiment.only([name]) for name in experiment.policies]
+    OwnedRun.begin(tmp_path / "parts", experiment, made, each)
     perform(None, tmp_path / "parts", processes=1, trust=trust)
     for table in ("metrics.parquet", "clients.parquet"):
         assert (tmp_path / "parts" / table).read_bytes() == (whole / table).read_bytes()

@@ -151,7 +151,7 @@ def test_where_nobody_listens_nothing_is_asked_and_nothing_differs(
         Simulation(load("digits", [*settings, *more]), DATA)
         for more in ([], ["training.losses=true"])
     )
-    assert not plain.heard.size
+    assert not plain.listening.runs.size
     for name in ("losses", "scores"):
         monkeypatch.setattr(plain.learner, name, lambda *_: pytest.fail("nobody asked"))
     for _ in range(6):

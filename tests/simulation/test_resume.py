@@ -14,9 +14,10 @@ import torch
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import load
 from headgate.learning.partition import Dirichlet
+from headgate.records.owner import OwnedRun
 from headgate.records.reader import RunFolder
-from headgate.records.writer import Checkpoint, commit, create
-from headgate.simulation.run import examine, play_folder, resume
+from headgate.records.writer import commit, create
+from headgate.simulation.run import examine, play_chunk, resume
 from headgate.simulation.schedule import perform
 
 from .digits import DATA
@@ -51,19 +52,16 @@ def stopped(tmp_path_factory):
         load("digits", SETTINGS),
         [],
     )
-    create(
-        folder,
-        experiment.tables(),
-        examine(experiment, DATA, "cpu", "auto")[0]["environment"],
-        [],
-    )
+    facts = examine(experiment, DATA, "cpu", "auto")[0]
+    (chunk,) = OwnedRun.begin(folder, experiment, facts["environment"], []).chunks
     with pytest.raises(Interrupted):
-        play_folder(folder, None, DATA, "cpu", done.append, lambda: len(done) == 4)
+        play_chunk(chunk, DATA, "cpu", done.append, lambda: len(done) == 4)
     return folder, done
 
 
 def resumed(folder):
-    return resume(load("digits", SETTINGS), DATA, Checkpoint(folder), "cpu")[0]
+    (chunk,) = OwnedRun.take_up(folder, load("digits", SETTINGS), ()).chunks
+    return resume(chunk, DATA, "cpu")[0]
 
 
 def test_what_was_last_evaluated_is_known_after_a_resume(stopped):
@@ -149,9 +147,7 @@ def test_the_folder_says_what_made_it(tmp_path):
     assert json.loads((folder / "state.json").read_text())["state"] == "finished"
 
 
-def test_data_that_cannot_be_dealt_for_a_later_seed_are_refused_before_anything_is_written(
-    tmp_path, monkeypatch
-):
+def test_data_that_cannot_be_dealt_for_a_later_seed_are_refused(tmp_path, monkeypatch):
     split = Dirichlet.split
 
     def unlucky(self, labels, clients, seed, columns):

@@ -20,8 +20,7 @@ from headgate.experiment import load
 from headgate.learning.models import Model
 from headgate.learning.networks import build_model
 from headgate.simulation import engine
-from headgate.simulation.engine import Simulation
-from headgate.simulation.learner import learner_of
+from headgate.simulation.engine import Simulation, learner_of
 
 from .digits import DATA
 
@@ -290,7 +289,7 @@ def test_control_waits_for_the_model_where_a_rule_looks_or_a_policy_listens(
         assert (own._ahead is not None) is overlaps
 
 
-def test_a_model_that_ends_otherwise_is_refused_by_name_where_gradients_are_asked_for():
+def test_a_model_without_a_linear_end_is_refused_for_gradients():
     choosing = load(
         "digits",
         [

@@ -21,12 +21,15 @@ REFUSING = """
 import sys
 from importlib.machinery import ModuleSpec
 
+REFUSED = "torch", "numba", "sklearn", "scipy"
+
 class Refusing:
     def find_spec(self, name, path=None, target=None):
-        return ModuleSpec(name, self) if name.partition(".")[0] in ("torch", "numba", "sklearn", "scipy") else None
+        return ModuleSpec(name, self) if name.partition(".")[0] in REFUSED else None
 
     def create_module(self, spec):
-        raise ModuleNotFoundError(f"{spec.name} may not be imported here", name=spec.name)
+        said = f"{spec.name} may not be imported here"
+        raise ModuleNotFoundError(said, name=spec.name)
 
     def exec_module(self, module):
         pass
@@ -67,22 +70,23 @@ def test_the_main_job_is_done_resumed_and_reported(tmp_path):
         ask(tmp_path, "-m", "headgate.cli", "run", "digits", *job, "--out", "whole")[0]
         == 0
     )
-    stopped = f"""
+    stopped = """
 from pathlib import Path
 from headgate.errors import Interrupted
 from headgate.experiment import load
-from headgate.records.writer import create
-from headgate.simulation.run import examine, play_folder
+from headgate.records.owner import OwnedRun
+from headgate.simulation.run import examine, play_chunk
 e, done = load("digits", {["run.rounds=8", "run.seeds=1", 'run.policies=["headgate"]']!r}), []
 data = e.data.load()
-create(Path("stopped"), e.tables(), examine(e, data, "auto", "auto")[0]["environment"], [])
+made = examine(e, data, "auto", "auto")[0]["environment"]
+run = OwnedRun.begin(Path("stopped"), e, made, [])
 try:
-    play_folder(Path("stopped"), None, data, "auto", done.append, lambda: len(done) == 3)
+    play_chunk(run.chunks[0], data, "auto", done.append, lambda: len(done) == 3)
 except Interrupted as stop:
     print(stop)
 """
     code, told, said = ask(tmp_path, "-c", stopped)
-    assert (code, told.partition(";")[0]) == (0, "interrupted after round 3 of 8"), said
+    assert (code, told) == (0, "interrupted after round 3 of 8\n"), said
     code, _, said = ask(
         tmp_path,
         "-m",
@@ -126,12 +130,13 @@ print(headgate.plan(e) is not None, len(headgate.rehearse(e).results))
 run = headgate.run(e, "run", processes=2, quiet=True)
 environment = run.folders[0].environment
 print(len(run.frame), environment["executor"], "torch" in environment)
-print(headgate.compare(e, [40.0, 80.0], "compared", processes=2, quiet=True) is not None)
+compared = headgate.compare(e, [40.0, 80.0], "compared", processes=2, quiet=True)
+print(compared is not None)
 """
     code, told, said = ask(tmp_path, "-c", script)
     assert code == 0, said
     assert told.splitlines()[-3:] == ["True 2", "32 gram False", "True"]
-    assert len(list((tmp_path / "run" / "shards").iterdir())) == 4
+    assert len(list((tmp_path / "run" / "checkpoints").iterdir())) == 4
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,7 @@ def saved():
     return savings_content(RESULTS)
 
 
-def test_one_row_for_each_model_and_kind_of_price_and_none_saves_where_prices_never_move(
+def test_no_row_saves_where_prices_never_move(
     saved,
 ):
     rows = saved.lines

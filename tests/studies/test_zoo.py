@@ -279,7 +279,7 @@ def test_no_other_limits_cost_less_than_those_of_the_age_rule(seen, kappa, seed)
         assert cost / alive.sum() >= kappa * best.age[0, 0] + best.spend[0, 0] - 1e-9
 
 
-def test_the_age_rule_holds_younger_samples_than_headgate_and_no_younger_than_hindsight():
+def test_the_age_rule_holds_younger_samples_than_headgate():
     rules = (Hindsight(), Age(), Headgate(smooth=0.25, ahead=5.0), Headgate())
     results = [played(rule, Uniform(1, 10), np.arange(2)) for rule in rules]
     ages = [mean_age(each.admitted, 100) for each in results]
@@ -292,7 +292,7 @@ def test_the_age_rule_holds_younger_samples_than_headgate_and_no_younger_than_hi
     )
 
 
-def test_listening_buys_more_for_those_with_more_to_learn_and_is_headgate_where_nothing_is_heard():
+def test_listening_buys_more_for_those_with_more_to_learn():
     one, other = (
         rehearse(SYSTEM, policy, Uniform(1, 10), np.arange(5), 60)
         for policy in (Listening(), Headgate())
@@ -308,7 +308,7 @@ def test_listening_buys_more_for_those_with_more_to_learn_and_is_headgate_where_
             ledger, orders, Report(orders.admitted, losses=Losses(new, new / 2))
         )
     shares = (
-        ledger.admitted[0] / ledger.admitted.sum() / (SYSTEM.buffer / SYSTEM.memory)
+        ledger.admitted[0] / ledger.admitted.sum() / (SYSTEM.buffer / SYSTEM.all_places)
     )
     assert shares.argmax() == 0
     assert 1.1 < shares.max() < 1.3
@@ -318,7 +318,8 @@ def test_listening_buys_more_for_those_with_more_to_learn_and_is_headgate_where_
     ("kind", "settings"),
     [
         (GSS, {"batch": 0}), (FedBalancer, {"easy": 1.5}), (VeSSAL, {"ridge": 0.0}),
-        (Age, {"power": 0.0}), (Hindsight, {"crowding": -1.0}), (Listening, {"most": 0.5}), (Listening, {"smoothing": 1.5}),
+        (Age, {"power": 0.0}), (Hindsight, {"crowding": -1.0}),
+        (Listening, {"most": 0.5}), (Listening, {"smoothing": 1.5}),
     ],
 )  # fmt: skip
 def test_bad_settings_are_named(kind, settings):
@@ -492,8 +493,8 @@ def test_prices_that_wander_far_break_neither_the_purse_nor_the_floor(seed, smoo
     )
     spent, number = found.spend[0].cumsum(), found.admitted[0].cumsum()
     assert spent[-1] <= 40.0 * rounds
-    even = np.minimum(40.0 / price, SYSTEM.memory).cumsum()
-    rich = spent + SYSTEM.memory * price <= 40.0 * rounds
+    even = np.minimum(40.0 / price, SYSTEM.all_places).cumsum()
+    rich = spent + SYSTEM.all_places * price <= 40.0 * rounds
     assert (number >= even - 1)[rich].all()
 
 

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.theory import reuse
+from studies.paper import theory
 
 admissions = st.lists(st.integers(0, 40), min_size=1, max_size=30)
 
@@ -42,13 +43,13 @@ def counts_after_each_round(admitted, K):
 def test_incremental_equals_definition_equals_closed_form(admitted, K):
     total = squares = in_memory = 0
     present_before = np.zeros(0, dtype=bool)
-    closed, backwards = reuse.kstep_uniformity(
+    closed, backwards = theory.kstep_uniformity(
         np.array([admitted, admitted[::-1]]), K
     )  # of two runs at once
     assert np.array_equal(
-        backwards, reuse.kstep_uniformity(np.array(admitted[::-1]), K), equal_nan=True
+        backwards, theory.kstep_uniformity(np.array(admitted[::-1]), K), equal_nan=True
     )
-    first, second = reuse.boundary_deficits(np.array(admitted), K)
+    first, second = theory.boundary_deficits(np.array(admitted), K)
     for t, (age, present) in enumerate(counts_after_each_round(admitted, K)):
         n, N = int(present.sum()), int(sum(admitted[: t + 1]))
         gone = present_before & ~present[: len(present_before)]
@@ -64,7 +65,7 @@ def test_incremental_equals_definition_equals_closed_form(admitted, K):
         if N:
             exact = Fraction(int(total) ** 2, N * int(squares))
             assert closed[t] == pytest.approx(float(exact), rel=1e-14)
-            assert reuse.uniformity(age) == pytest.approx(float(exact), rel=1e-12)
+            assert theory.uniformity(age) == pytest.approx(float(exact), rel=1e-12)
             assert reuse.effective_sample_size(total, squares) == pytest.approx(
                 float(N * exact), rel=1e-14
             )
@@ -79,8 +80,8 @@ def test_uniformity_is_kish_over_N(uses):
     weights = uses / uses.sum()
     n_eff = reuse.effective_sample_size(uses.sum(), (uses**2).sum())
     assert 1 / (weights**2).sum() == pytest.approx(float(n_eff))  # eq:omega-l2
-    assert len(uses) * reuse.uniformity(uses) == pytest.approx(float(n_eff))
-    assert 0 < reuse.uniformity(uses) <= 1
+    assert len(uses) * theory.uniformity(uses) == pytest.approx(float(n_eff))
+    assert 0 < theory.uniformity(uses) <= 1
 
 
 @pytest.mark.paper(
@@ -91,7 +92,7 @@ def test_uniformity_is_kish_over_N(uses):
 )
 @given(st.integers(1, 12), st.integers(1, 40), st.integers(1, 7))
 def test_constant_admission_closed_form(K, T, rate):
-    exact = reuse.kstep_uniformity(np.full(T, rate), K)
+    exact = theory.kstep_uniformity(np.full(T, rate), K)
     assert reuse.ck_uniformity(K, np.arange(1, T + 1)) == pytest.approx(
         exact, rel=1e-12
     )
@@ -103,7 +104,7 @@ def test_constant_admission_closed_form(K, T, rate):
 
 def test_nothing_used_yet():
     assert float(reuse.effective_sample_size(0, 0)) == 0.0
-    assert np.isnan(reuse.kstep_uniformity(np.array([0, 4]), 3)).tolist() == [
+    assert np.isnan(theory.kstep_uniformity(np.array([0, 4]), 3)).tolist() == [
         True,
         False,
     ]

@@ -1,5 +1,5 @@
 """Run folders to be damaged: one that is finished, one that stands at a checkpoint, one
-in shards, a sweep.
+in chunks, a sweep.
 """
 
 import atexit
@@ -28,7 +28,7 @@ SMALL = [
     "training.steps=1",
     "system.clients=4",
 ]
-KINDS = ("finished", "interrupted", "shards", "sweep")
+KINDS = ("finished", "interrupted", "chunks", "sweep")
 
 
 @cache
@@ -47,7 +47,7 @@ def made(kind: str) -> Path:
     else:
         cut = (
             mock.patch.object(schedule, "most_runs", return_value=2)
-            if kind == "shards"
+            if kind == "chunks"
             else nullcontext()
         )
         with cut, suppress(Interrupted):

@@ -2,13 +2,12 @@
 be, and is trusted.
 """
 
+import json
 import re
 import shutil
 import sys
-import tomllib
 
 import pytest
-import tomli_w
 
 import headgate as package
 from headgate.analysis.report import conclude
@@ -16,6 +15,7 @@ from headgate.analysis.tables import list_rows
 from headgate.errors import DataError, SettingError
 from headgate.experiment import load, named_outside
 from headgate.records.reader import RunFolder, scan_runs
+from headgate.records.tables import read_sealed, sealed
 from headgate.simulation.schedule import perform
 from headgate.web.answers import detail
 from headgate.web.runs import Library
@@ -90,7 +90,6 @@ def test_what_is_not_used_is_not_imported(planted, headgate, command):
         ("model.kind", "os:system", "Model or Module"),
         ("model.kind", "subprocess:check_output", "Model or Module"),
         ("server.kind", "os:system", "ServerUpdate"),
-        ("objective.kind", "os:system", "LocalObjective"),
         ("data.partition.kind", "os:system", "Partition"),
     ],
 )
@@ -200,29 +199,20 @@ def test_another_experiment_does_not_bring_the_code_of_the_folder_in(foreign, pl
     assert not planted()
 
 
-@pytest.mark.parametrize(
-    ("section", "key", "said"),
-    [
-        ("policies", "constant", {"kind": "planted_code:Part"}),
-        ("run", "folder", "elsewhere"),
-    ],
-    ids=["code", "folder"],
-)
-def test_a_part_may_not_name_code_of_its_own(planted, tmp_path, section, key, said):
+def test_a_chunk_has_no_code_of_its_own(planted, tmp_path):
     folder = tmp_path / "run"
     perform(load("digits", [*SMALL, "run.seeds=2"]), folder, processes=1)
     _unfinished(folder)
-    part = folder / "shards" / "000"
-    shutil.copytree(folder, part, ignore=shutil.ignore_patterns("parts"))
-    config = tomllib.loads((part / "config.toml").read_text())
-    config[section][key] = said
-    (part / "config.toml").write_text(tomli_w.dumps(config))
-    with pytest.raises(
-        DataError,
-        match=(
-            r"(policies.constant.kind = planted_code:Part|run.folder = elsewhere) is"
-            r" not what .*says"
-        ),
-    ):
+    facts = read_sealed(folder / "environment.json")
+    chunk = {"policies": ["constant"], "first_seed": 0, "seeds": 2}
+
+    def forge(**more):
+        facts["chunks"] = [{**chunk, **more}]
+        (folder / "environment.json").write_text(json.dumps(sealed(facts)))
+
+    forge(kind="planted_code:Part")
+    with pytest.raises(DataError, match="its chunks do not hold each of its 2 runs"):
         perform(None, folder, processes=1)
+    forge(folder=str(tmp_path))
+    assert perform(None, folder, processes=1)[0].status == "finished"
     assert not planted()

@@ -37,10 +37,11 @@ DEEP = {"a": 1}
 for _ in range(60):
     DEEP = {"a": DEEP}
 EVIL = [
-    None, True, -1, 0, 1, 2**31, 2**63, -(2**63), 10**400, 1e308, -1e308, float("inf"), float("nan"), 0.5, "", "x" * 5000,
-    "os:system", "../..", "/etc/passwd", "\x1b[31mred", "\u202e", "0", [], [[]], [None], {}, {"kind": "os:system"},
-    ["constant"] * 3000, DEEP,
-    list(range(3000)), "9999-12-31T23:59:59+00:00", "0001-01-01T00:00:00+23:59", [{"policy": "constant", "seed": 0}], [1e300],
+    None, True, -1, 0, 1, 2**31, 2**63, -(2**63), 10**400, 1e308, -1e308, float("inf"),
+    float("nan"), 0.5, "", "x" * 5000, "os:system", "../..", "/etc/passwd",
+    "\x1b[31mred", "\u202e", "0", [], [[]], [None], {}, {"kind": "os:system"},
+    ["constant"] * 3000, DEEP, list(range(3000)), "9999-12-31T23:59:59+00:00",
+    "0001-01-01T00:00:00+23:59", [{"policy": "constant", "seed": 0}], [1e300],
 ]  # fmt: skip
 
 

@@ -54,15 +54,14 @@ WITHIN = [
     "checkpoints",
     "metrics",
     "shards",
-    "shards/000",
-    "shards/000/checkpoints",
-    "shards/001/clients",
+    "clients",
+    "checkpoints/c000-00000003",
 ]
 
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [*product(["interrupted"], WITHIN[:3]), *product(["shards"], WITHIN)],
+    [*product(["interrupted"], WITHIN[:3]), *product(["chunks"], WITHIN)],
 )
 def test_folders_within_that_are_links_are_left_alone(tmp_path, kind, name):
     folder, elsewhere = copied(kind, tmp_path), tmp_path / "elsewhere"

@@ -27,10 +27,10 @@ def report(folder):
         ("interrupted", "clients/part-00003.parquet", None, None, (resume, report)),
         ("interrupted", "checkpoint.json", '"t": 3', '"t": 2', (resume,)),
         ("interrupted", "environment.json", '"threads": 1', '"threads": 2', (resume,)),
-        ("shards", "shards/*/state.json", '"round": ', '"round": 1', (resume,)),
+        ("chunks", "c000-*/checkpoint.json", '"t": 3', '"t": 2', (resume, report)),
         *(
             (kind, "./state.json", '"round": ', '"round": 1', (resume, report))
-            for kind in ("finished", "interrupted", "shards")
+            for kind in ("finished", "interrupted", "chunks")
         ),
         ("finished", "./state.json", '"seeds": [', '"seeds": [7,', (resume, report)),
         ("interrupted", "./state.json", '"interrupted', '"running', (resume, report)),

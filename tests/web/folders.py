@@ -10,7 +10,7 @@ from pathlib import Path
 from headgate.control.rehearse import rehearse
 from headgate.experiment import build
 from headgate.records.reader import RunFolder
-from headgate.records.tables import SHARDS, read_sealed
+from headgate.records.tables import read_sealed
 from headgate.records.writer import RunWriter, create, write_tables
 from headgate.writing import replace_file
 
@@ -26,8 +26,8 @@ def recipe(policies, seeds, rounds, buffers=(4, 6, 5), **sections):
 
 
 class MadeUp:
-    """A run that is played as many rounds at a time as one likes; in shards, one policy
-    a shard.
+    """A run that is played as many rounds at a time as one likes; in parts, one policy
+    a chunk.
     """
 
     def __init__(
@@ -44,10 +44,7 @@ class MadeUp:
         self.experiment = build("made-up", raw, Path())
         self.seeds = self.experiment.seeds
         each = [
-            build(
-                "part", {**raw, "run": {**raw["run"], "policies": [one]}}, Path()
-            ).tables()
-            for one in policies
+            {"policies": [one], "first_seed": 0, "seeds": seeds} for one in policies
         ]
         environment = {
             "started": "2026-11-15T07:00:00+00:00",
@@ -58,9 +55,8 @@ class MadeUp:
         create(
             self.folder, self.experiment.tables(), environment, each if parts else []
         )
-        self.shards = {
-            name: self.folder / SHARDS / f"{number:03d}" if parts else self.folder
-            for number, name in enumerate(policies)
+        self.chunks = {
+            name: number if parts else None for number, name in enumerate(policies)
         }
         given = self.experiment
         self.rehearsed = {
@@ -85,17 +81,17 @@ class MadeUp:
         """These policies alone, where a run is in parts."""
         for _ in range(rounds):
             made = [
-                (self.shards[name], *self._round(name))
+                (self.chunks[name], *self._round(name))
                 for name in policies or self.reached
             ]
-            for shard in dict.fromkeys(own for own, _, _ in made):
+            for chunk in dict.fromkeys(own for own, _, _ in made):
                 for table, place in (("metrics", 1), ("clients", 2)):
-                    RunWriter(shard).append(
+                    RunWriter(self.folder, chunk=chunk).append(
                         table,
                         [
                             row
                             for each in made
-                            if each[0] == shard
+                            if each[0] == chunk
                             for row in each[place]
                         ],
                     )

@@ -1,6 +1,4 @@
-"""The comparison of policies at equal spend: rows of numbers, and tables for the
-terminal.
-"""
+"""The comparison of policies at equal spend: rows of numbers, and tables."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,7 +18,14 @@ from headgate.analysis.formatting import (
     percent,
     plus_minus,
 )
-from headgate.analysis.intervals import DECIDED, Estimate, Floats, estimate, ratio
+from headgate.analysis.intervals import (
+    DECIDED,
+    Difference,
+    Estimate,
+    Floats,
+    estimate,
+    ratio,
+)
 from headgate.analysis.limits import conclusion, holm
 from headgate.analysis.runs import MEASURES, Runs, summary_of_dips
 from headgate.analysis.savings import (
@@ -50,27 +55,28 @@ KEPT = "Every policy kept its money and its buffers in every run."
 
 
 def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> Estimate | None:
-    """Return the share of the gap between constant admission and the oracle that a
-    policy closes, from means over the seeds that all three have learnt; None if there
-    is no gap. The Fieller interval has no ends if the gap may be zero."""
-    seeds = [
-        seed for seed in one.learnt if seed in constant.learnt and seed in oracle.learnt
-    ]
+    """Return the share of the gap between constant and the oracle that a policy closes.
+
+    It is computed from means over the seeds that all three have learnt; None if there
+    is no gap. The Fieller interval has no ends if the gap may be zero.
+    """
+    learnt = set(constant.learnt) & set(oracle.learnt)
+    seeds = [seed for seed in one.learnt if seed in learnt]
+    if not seeds:
+        return None
     ours, low, high = (
-        end.of_seeds(seeds).measure(measure) for end in (one, constant, oracle)
+        each.of_seeds(seeds).measure(measure) for each in (one, constant, oracle)
     )
-    return (
-        closed_share(ours, low, high, known=one is constant or one is oracle)
-        if seeds
-        else None
-    )
+    known = one.policy in (constant.policy, oracle.policy)
+    return closed_share(ours, low, high, known)
 
 
 def closed_share(
     ours: Floats, low: Floats, high: Floats, known: bool = False
 ) -> Estimate | None:
-    """Return the closed share from arrays, (seeds,); `known` if it is 0 or 1 by
-    definition and so has no interval.
+    """Return the closed share from arrays, (seeds,); None if there is no gap.
+
+    A share that is `known`, 0 or 1 by definition, has no interval.
     """
     if high.mean() <= low.mean():
         return None
@@ -79,9 +85,7 @@ def closed_share(
 
 
 class Offer(NamedTuple):
-    """The prices and the budget that are the same for all policies of one
-    comparison.
-    """
+    """The prices and the budget that all policies of one comparison have."""
 
     prices: str
     budget: float
@@ -93,55 +97,48 @@ class Offer(NamedTuple):
 
 
 def by_offer(found: Sequence[Runs]) -> dict[Offer, list[Runs]]:
-    """Return the runs by offer, ordered by budget, or as run if prices differ; raise
-    DataError if they cannot be compared.
+    """Return the runs by offer, ordered by budget, or as run if prices differ.
+
+    DataError is raised if they cannot be compared.
     """
     if not found:
         raise DataError("compare: there is no run to compare")
     kinds = sorted({str(one.data) for one in found})
     if len(kinds) > 1:
         raise DataError(f"compare: runs of {' and '.join(kinds)} cannot be compared")
-    named = [
-        replace(one, label=one.policy) for one in found
-    ]  # the policy identifies runs within a budget
-    ordered = sorted(named, key=lambda one: one.budget) if one_price(found) else named
-    return grouped(ordered, lambda one: Offer(one.prices, one.budget))
+
+    # within a budget the policy alone tells the runs apart
+    named = [replace(one, label=one.policy) for one in found]
+    if one_price(found):
+        named.sort(key=lambda one: one.budget)
+    return grouped(named, lambda one: Offer(one.prices, one.budget))
 
 
 def rows(found: Sequence[Runs]) -> list[dict[str, Any]]:
-    """Return one row for each budget and policy, with all that the page shows and the
-    values of every seed.
-    """
+    """Return one row for each budget and policy, with the values of every seed."""
     made = []
     for own in by_offer(found).values():
         named = {one.policy: one for one in own if one.learnt}
-        ends = (
-            (named["constant"], named["oracle"])
-            if {"constant", "oracle"} <= named.keys()
-            else None
-        )
-        made += [_row(one, ends) for one in own]
+        constant, oracle = named.get("constant"), named.get("oracle")
+        for one in own:
+            row = _row(one)
+            for measure in MEASURES:
+                share = None
+                if constant and oracle and one.learnt:
+                    share = closed(one, constant, oracle, measure)
+                row |= _measured(one, measure, share)
+            made.append(row | _dips(one))
     return made
 
 
-def _row(one: Runs, ends: tuple[Runs, Runs] | None) -> dict[str, Any]:
+def _row(one: Runs) -> dict[str, Any]:
+    """Return the money, the memory and the seeds of one row."""
     known = summarise(one)
-    row: dict[str, Any] = {
-        **{
-            name: getattr(one, name)
-            for name in ("prices", "unit", "budget", "policy", "reference", "rounds")
-        },
-        **{
-            name: getattr(known, name)
-            for name in (
-                "price_paid",
-                "price_offered",
-                "peak_n",
-                "paid",
-                "N",
-                "kept_limits",
-            )
-        },
+    of_runs = ("prices", "unit", "budget", "policy", "reference", "rounds")
+    of_summary = ("price_paid", "price_offered", "peak_n", "paid", "N", "kept_limits")
+    return {
+        **{name: getattr(one, name) for name in of_runs},
+        **{name: getattr(known, name) for name in of_summary},
         "seeds": len(one.learnt),
         "diverged": known.lost,
         "learnt": list(one.learnt),
@@ -150,43 +147,49 @@ def _row(one: Runs, ends: tuple[Runs, Runs] | None) -> dict[str, Any]:
         "overspent_runs": known.runs_over_budget,
         "worst_excess": known.peak_excess,
     }
-    for measure in MEASURES:
-        values = one.measure(measure)
-        share = None if ends is None or not one.learnt else closed(one, *ends, measure)
-        row[measure] = estimate(values).three if one.learnt else None
-        row[f"closed_{measure}"] = None if share is None else share.three
-        row[f"{measure}_by_seed"] = [round(float(value), 6) for value in values]
-    if (dips := summary_of_dips(one)) is not None:
-        row |= {name: estimate(values).three for name, values in dips.by_seed.items()}
-        row |= {"dips": dips.count, "dips_recovered": dips.recovered}
-        row |= {
-            f"{name}_by_seed": rounded(np.round(values, 6), 17)
-            for name, values in dips.by_seed.items()
-        }
-    return row
+
+
+def _measured(one: Runs, measure: str, share: Estimate | None) -> dict[str, Any]:
+    values = one.measure(measure)
+    return {
+        measure: estimate(values).three if one.learnt else None,
+        f"closed_{measure}": None if share is None else share.three,
+        f"{measure}_by_seed": [round(float(value), 6) for value in values],
+    }
+
+
+def _dips(one: Runs) -> dict[str, Any]:
+    """Return the dips of one row; nothing if the world does not change."""
+    dips = summary_of_dips(one)
+    if dips is None:
+        return {}
+    by_seed = {
+        f"{name}_by_seed": rounded(np.round(values, 6), 17)
+        for name, values in dips.by_seed.items()
+    }
+    return {
+        **{name: estimate(values).three for name, values in dips.by_seed.items()},
+        "dips": dips.count,
+        "dips_recovered": dips.recovered,
+        **by_seed,
+    }
 
 
 def several_budgets(found: Sequence[Runs]) -> bool:
-    """Return whether the runs are finished, share data and prices, and differ in
-    budget, so that money can be compared.
-    """
-    same = len({(str(one.data), one.prices) for one in found}) == 1
-    return (
-        same
-        and len({one.budget for one in found}) > 1
-        and all(one.finished for one in found)
-    )
+    """Return whether the runs are finished and differ only in policy and budget."""
+    kinds = {(str(one.data), one.prices) for one in found}
+    budgets = {one.budget for one in found}
+    finished = all(one.finished for one in found)
+    return len(kinds) == 1 and len(budgets) > 1 and finished
 
 
 def one_price(found: Sequence[Runs]) -> bool:
-    """Return whether all runs have the same prices, so that their money can be
-    compared.
-    """
+    """Return whether all runs have the same prices, so that money can be compared."""
     return len({one.prices for one in found}) == 1
 
 
 def opened(saved: Sequence[Saving]) -> str:
-    """Return the sentence of the page on savings, beginning with a capital letter."""
+    """Return the sentence on savings, beginning with a capital letter."""
     text = sentence(saved)
     return text[:1].upper() + text[1:]
 
@@ -197,34 +200,38 @@ def opened(saved: Sequence[Saving]) -> str:
 def comparison_tables(
     found: Sequence[Runs], rows: Sequence[Row], budget: float | None = None
 ) -> list[RenderableType]:
-    """Return the sentence and a table of the policies at one budget for each kind of
-    price, then notes on the columns. If the world changes, tables of what the changes
-    cost at each budget precede the notes."""
+    """Return a sentence and a table of the policies at one budget, then notes.
+
+    There is one table for each kind of price. If the world changes, tables of what the
+    changes cost at each budget precede the notes.
+    """
     things: list[RenderableType] = []
-    for prices in dict.fromkeys(row["prices"] for row in rows):
-        own = [row for row in rows if row["prices"] == prices]
+    by_price = grouped(rows, lambda row: row["prices"])
+    for prices, own in by_price.items():
         saved = chosen_budget(savings(own, RIVAL), budget)
-        at = (
-            saved[0].budget
-            if saved
-            else (
-                budget
-                if budget in {row["budget"] for row in own}
-                else own[-1]["budget"]
-            )
-        )
-        called = f", {prices}" if len({row["prices"] for row in rows}) > 1 else ""
-        table = _at_budget([row for row in own if row["budget"] == at], saved, called)
-        things += [*[f"{opened(saved)}\n"] * bool(saved), table]
+        if saved:
+            things.append(f"{opened(saved)}\n")
+        called = f", {prices}" if len(by_price) > 1 else ""
+        at = _shown_budget(own, saved, budget)
+        shown = [row for row in own if row["budget"] == at]
+        things.append(_at_budget(shown, saved, called))
     if any("dips" in row for row in rows):
         things += _summaries(by_offer(found), DIPS)
     return [*things, _notes(rows)]
 
 
+def _shown_budget(
+    own: Sequence[Row], saved: Sequence[Saving], budget: float | None
+) -> float:
+    """Return the budget at which policies are shown: by default the last one."""
+    if saved:
+        return saved[0].budget
+    budgets = [row["budget"] for row in own]
+    return budget if budget in budgets else budgets[-1]
+
+
 def wide_tables(found: Sequence[Runs]) -> list[RenderableType]:
-    """Return all columns of the summary for each budget and kind of price, and the
-    conclusion.
-    """
+    """Return all columns of the summary for each offer, and the conclusion."""
     return [*_summaries(by_offer(found)), conclusion(found)]
 
 
@@ -240,89 +247,84 @@ def _summaries(
 def _at_budget(
     own: Sequence[Row], saved: Sequence[Saving], called: str
 ) -> RenderableType:
-    """Return a table of all policies at one budget, in columns that fit 80
-    characters.
-    """
-    rival = next((row for row in own if row["policy"] == RIVAL and row["learnt"]), None)
-    others = [
-        row for row in own if row is not rival and rival is not None and row["learnt"]
-    ]
-    gaps = holm(
-        {
-            row["policy"]: paired(row, rival, "last")
-            for row in others
-            if not row["reference"]
-        }
-    )  # type: ignore[arg-type]
+    """Return a table of all policies at one budget, at most 80 characters wide."""
+    gaps = _gaps(own)
+    header = ["policy", "last (%)"]
+    if gaps:
+        header.append(f"less {RIVAL}")
+    if saved:
+        header += [f"for {percent(saved[0].accuracy, 1)}", f"of {RIVAL}'s"]
+    else:
+        header.append("spent a round")
+
     needs = {one.policy: needed(one) for one in saved}
-    header = ["policy", "last (%)", *[f"less {RIVAL}"] * bool(gaps)]
-    header += (
-        [f"for {percent(saved[0].accuracy, 1)}", f"of {RIVAL}'s"]
-        if saved
-        else ["spent a round"]
-    )
     lines = []
     for row in own:
+        line = [row["policy"], _last(row)]
+        if gaps:
+            line.append(_gap_text(gaps.get(row["policy"])))
         spent = amount(row.get("unit") or "", row["spend"])
-        without = (
-            spent,
-            "reference" if row["reference"] else "100 %" if row is rival else DASH,
-        )
-        last = accuracy(
-            None if row["last"] is None else Estimate(*row["last"])
-        ).removesuffix(" %")
-        gap = gaps.get(row["policy"])
-        star = (
-            "*"
-            if gap is not None and gap.p is not None and gap.p <= 1 - DECIDED
-            else " "
-        )
-        less = [DASH if gap is None else plus_minus(gap, 1, signs=True) + star] * bool(
-            gaps
-        )
-        lines.append(
-            [
-                row["policy"],
-                last,
-                *less,
-                *(needs.get(row["policy"], without) if saved else (spent,)),
-            ]
-        )
+        if saved:
+            line += needs.get(row["policy"], (spent, _of_rival(row)))
+        else:
+            line.append(spent)
+        lines.append(line)
+
     first = own[0]
-    size = (
-        f"{counted(first['rounds'], 'round')},"
-        f" {counted(first['seeds'] + first['diverged'], 'seed')}"
-    )
-    return StackedTable(
-        f"at {amount(first.get('unit') or '', first['budget'])} a round{called},"
-        f" {size}",
-        header,
-        lines,
-    )
+    money = amount(first.get("unit") or "", first["budget"])
+    rounds = counted(first["rounds"], "round")
+    seeds = counted(first["seeds"] + first["diverged"], "seed")
+    return StackedTable(f"at {money} a round{called}, {rounds}, {seeds}", header, lines)
+
+
+def _gaps(own: Sequence[Row]) -> dict[str, Difference | None]:
+    """Return the tested differences of the policies from constant admission."""
+    learnt = [row for row in own if row["learnt"]]
+    rivals = [row for row in learnt if row["policy"] == RIVAL]
+    if not rivals:
+        return {}
+    apart = {
+        row["policy"]: paired(row, rivals[0], "last")
+        for row in learnt
+        if row["policy"] != RIVAL and not row["reference"]
+    }
+    return holm(apart)
+
+
+def _last(row: Row) -> str:
+    last = None if row["last"] is None else Estimate(*row["last"])
+    return accuracy(last).removesuffix(" %")
+
+
+def _gap_text(gap: Difference | None) -> str:
+    if gap is None:
+        return DASH
+    different = gap.p is not None and gap.p <= 1 - DECIDED
+    return plus_minus(gap, 1, signs=True) + ("*" if different else " ")
+
+
+def _of_rival(row: Row) -> str:
+    """Return the share of the rival's money of a policy without a saving."""
+    if row["reference"]:
+        return "reference"
+    return "100 %" if row["policy"] == RIVAL and row["learnt"] else DASH
 
 
 def _notes(rows: Sequence[Row]) -> str:
-    """Return a note on what the columns mean and which policies kept to the money and
-    the buffers.
-    """
-    broken = list(
-        dict.fromkeys(
-            row["policy"]
-            for row in rows
-            if not row["kept_limits"] and not row["reference"]
-        )
-    )
+    """Return what the columns mean, and which policies kept to money and buffers."""
     references = list(dict.fromkeys(row["policy"] for row in rows if row["reference"]))
-    beyond = (
-        f" {listed(references)} is no policy to use: it spends or knows what nobody"
-        " has."
-        if references
-        else ""
-    )
-    kept = (
-        f"Over its money or its buffers in some run: {listed(broken)}."
-        if broken
-        else KEPT
+    policies = [row for row in rows if not row["reference"]]
+    broken = list(
+        dict.fromkeys(row["policy"] for row in policies if not row["kept_limits"])
     )
     star = STAR if any(row["policy"] == RIVAL for row in rows) else ""
-    return f"{LAST}{star}. {kept}{beyond}"
+    kept = KEPT
+    if broken:
+        kept = f"Over its money or its buffers in some run: {listed(broken)}."
+    text = f"{LAST}{star}. {kept}"
+    if references:
+        text += (
+            f" {listed(references)} is no policy to use: it spends or knows what nobody"
+            " has."
+        )
+    return text

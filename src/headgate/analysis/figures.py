@@ -1,134 +1,72 @@
-"""Figures of comparisons in SVG, PNG or PDF files. The report and the page save the
-figures of single runs themselves.
-"""
+"""The figure of a comparison as a plotly object, for notebooks and files."""
 
+import html
+import math
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import matplotlib
-import matplotlib.pyplot as plt
-import numpy as np
-from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from headgate.analysis.curves import COLOURS
 
-from headgate.analysis.curves import COLOURS, money_panel
-from headgate.analysis.pages import check_file, write_whole
-from headgate.analysis.savings import Row, Saving
-from headgate.escaping import label
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
 
-matplotlib.use("Agg")  # draws without a screen
+DASHES = ("solid", "dash", "dot", "dashdot")
+"""the dashes of lines that have the same colour"""
 
 
-SUFFIXES = (".svg", ".png", ".pdf")
-STYLE: Any = {
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.grid": True,
-    "grid.alpha": 0.25,
-    "font.size": 10,
-    "legend.frameon": False,
-    "svg.hashsalt": "headgate",  # the same figure gives the same bytes
-}
+def money_figure(panel: dict[str, Any], names: Sequence[str]) -> "Figure":
+    """Return accuracy against the money really spent, with 80 % intervals.
 
+    Parameters
+    ----------
+    panel : dict
+        The numbers, from `curves.money_panel`.
+    names : sequence of str
+        The policies that the numbers of the curves stand for.
 
-def save_figure(figure: Any, path: Path) -> None:
-    check_file("figure", path, SUFFIXES)
-    how = {
-        "bbox_inches": "tight",
-        "dpi": 160,
-        "metadata": {"Date": None} if path.suffix == ".svg" else None,
-    }
-    try:
-        write_whole(
-            "figure",
-            path,
-            lambda file: figure.savefig(file, format=path.suffix[1:], **how),
-        )
-    finally:
-        plt.close(figure)
-
-
-def draw_comparison(
-    rows: Sequence[Row], found: Sequence[Saving], path: Path, title: str = ""
-) -> None:
-    """Draw accuracy against the money really spent, with 80 % intervals; `found` are
-    the savings at one budget.
+    Returns
+    -------
+    plotly.graph_objects.Figure
+        The figure, which displays itself in a notebook.
     """
-    names = list(dict.fromkeys(row["policy"] for row in rows if row["learnt"]))
-    panel = money_panel(rows, names, found)
-    with plt.rc_context(STYLE):
-        figure, axes = plt.subplots(figsize=(6.4, 3.9), layout="constrained")
-        for curve in panel["curves"]:
-            style: Any = {
-                "color": COLOURS[curve["policy"] % len(COLOURS)],
-                "label": label(names[curve["policy"]]),
-            }
-            style |= {
-                "linestyle": ("-", "--", ":", "-.")[
-                    curve["policy"] // len(COLOURS) % 4
-                ],
-                "linewidth": 1.6,
-            }
-            axes.errorbar(
-                curve["x"],
-                curve["mean"],
-                np.nan_to_num(curve["half"]),
-                capsize=2,
-                marker="o",
-                markersize=4,
-                **style,
-            )
-        axes.set(
-            title=label(title or panel["title"]),
-            xlabel=label(panel["x"]),
-            ylabel=panel["y"],
-            xscale="log",
+    from plotly.graph_objects import Figure, Scatter  # the import takes a second
+
+    figure = Figure()
+    for curve in panel["curves"]:
+        turn, place = divmod(curve["policy"], len(COLOURS))
+        trace = Scatter(
+            name=html.escape(names[curve["policy"]]),
+            x=curve["x"],
+            y=curve["mean"],
+            error_y={"array": curve["half"]},
+            line={"color": COLOURS[place], "dash": DASHES[turn % len(DASHES)]},
         )
-        # ticks at 1, 2 and 5 times powers of ten, or at the powers alone if the axis is
-        # long
-        ends = axes.get_xlim()
-        axes.xaxis.set_major_locator(
-            LogLocator(subs=(1, 2, 5) if ends[1] < 1000 * ends[0] else (1,))
-        )
-        axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,.10g}"))
-        axes.xaxis.set_minor_formatter(NullFormatter())
-        for level in panel["levels"]:
-            axes.axhline(level["value"], color="black", linewidth=1, linestyle="--")
-            where: Any = {
-                "xycoords": ("axes fraction", "data"),
-                "ha": "right",
-                "va": "bottom",
-                "fontsize": 9,
-            }
-            axes.annotate(label(level["text"]), (1, level["value"]), **where)
-        if panel["gap"] is not None:
-            _draw_gap(axes, **panel["gap"])
-        figure.legend(loc="outside lower center", ncols=4)
-        save_figure(figure, path)
+        figure.add_trace(trace)
+    for level in panel["levels"]:
+        text = html.escape(level["text"])
+        figure.add_hline(level["value"], line_dash="dash", annotation_text=text)
+    if panel["gap"] is not None:
+        figure.add_annotation(_gap_arrow(panel["gap"]))
+
+    figure.update_layout(title=panel["title"], template="plotly_white")
+    figure.update_xaxes(title=html.escape(panel["x"]), type="log")
+    figure.update_yaxes(title=panel["y"])
+    return figure
 
 
-def _draw_gap(
-    axes: Any, money: float, beside: float, accuracy: float, text: str
-) -> None:
-    """Draw an arrow from the rival's money to ours at the same accuracy, with `text`
-    below it.
+def _gap_arrow(gap: dict[str, Any]) -> dict[str, Any]:
+    """Return the arrow from the rival's money to ours at the same accuracy.
+
+    Positions on a logarithmic axis are the logarithms of its values.
     """
-    arrow = {
-        "arrowstyle": "<|-|>",
-        "linewidth": 1.6,
-        "color": "#B00020",
-        "shrinkA": 0,
-        "shrinkB": 0,
+    return {
+        "x": math.log10(gap["money"]),
+        "ax": math.log10(gap["beside"]),
+        "axref": "x",
+        "y": gap["accuracy"],
+        "ay": gap["accuracy"],
+        "ayref": "y",
+        "text": gap["text"],
+        "arrowside": "end+start",
+        "yshift": -12,
     }
-    axes.annotate("", (money, accuracy), (beside, accuracy), arrowprops=arrow)
-    box = {"facecolor": "white", "alpha": 0.85, "edgecolor": "none", "pad": 1.5}
-    where: Any = {
-        "textcoords": "offset points",
-        "ha": "center",
-        "va": "top",
-        "color": "#B00020",
-        "bbox": box,
-    }
-    axes.annotate(
-        label(text), (float(np.sqrt(money * beside)), accuracy), (0, -6), **where
-    )

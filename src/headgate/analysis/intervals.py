@@ -23,7 +23,10 @@ def t_quantile(dof: int, level: float = LEVEL) -> float:
     low, high = 0.0, math.pi / 2
     for _ in range(60):  # bisection of the angle down to the last bit
         middle = (low + high) / 2
-        low, high = (middle, high) if _within(middle, dof) < level else (low, middle)
+        if _within(middle, dof) < level:
+            low = middle
+        else:
+            high = middle
     return math.sqrt(dof) * math.tan(low)
 
 
@@ -37,42 +40,42 @@ def p_value(t: float, dof: int) -> float:
 
 
 def _within(angle: float, dof: int) -> float:
-    """Return P(|T| ≤ √dof·tan(angle)), the incomplete beta function I_x(1/2, dof/2) at
-    x = sin²(angle), as a finite sum.
+    """Return P(|T| ≤ √dof·tan(angle)) for Student's T.
+
+    It is the incomplete beta function I_x(1/2, dof/2) at x = sin²(angle), a finite sum.
     """
-    cosine, odd = math.cos(angle), dof % 2
+    cosine = math.cos(angle)
+    odd = dof % 2
     term = cosine if odd else 1.0
     total = 0.0
     for k in range(dof // 2):
         total += term
         term *= cosine**2 * (2 * k + 1 + odd) / (2 * k + 2 + odd)
-    return (
-        (angle + math.sin(angle) * total) * 2 / math.pi
-        if odd
-        else math.sin(angle) * total
-    )
+    if odd:
+        return (angle + math.sin(angle) * total) * 2 / math.pi
+    return math.sin(angle) * total
 
 
 def means(values: Floats) -> tuple[Floats, Floats]:
-    """Return the means over the first axis, ignoring NaN, and half the widths of their
-    intervals; NaN stands for no interval.
+    """Return the means over the first axis and half the widths of their intervals.
 
-    The interval is Student's for the mean of independent normal values: it states how
-    precisely these seeds determine the mean, not how far single runs lie apart. A
-    single run has no interval."""
+    NaN is ignored in `values`, and stands for no interval in the result. The interval
+    is Student's for the mean of independent normal values: it states how precisely
+    these seeds determine the mean, not how far single runs lie apart. A single run has
+    no interval.
+    """
     seen = ~np.isnan(values)
     count = seen.sum(axis=0)
-    with np.errstate(
-        invalid="ignore", divide="ignore"
-    ):  # infinite values give no interval, and no values no mean
+    # infinite values give no interval, and no values no mean
+    with np.errstate(invalid="ignore", divide="ignore"):
         mean = np.where(seen, values, 0.0).sum(axis=0) / count
-        spread = np.sqrt(
-            (np.where(seen, values - mean, 0.0) ** 2).sum(axis=0) / (count - 1) / count
-        )
-        factor = np.array(
-            [t_quantile(int(c) - 1) if c > 1 else np.nan for c in count.ravel()]
-        ).reshape(count.shape)
-        return mean, spread * factor
+        squares = np.where(seen, values - mean, 0.0) ** 2
+        error = np.sqrt(squares.sum(axis=0) / (count - 1) / count)
+
+    factor = np.full(count.shape, np.nan)
+    for runs in np.unique(count[count > 1]).tolist():
+        factor[count == runs] = t_quantile(runs - 1)
+    return mean, error * factor
 
 
 @dataclass(frozen=True)
@@ -89,11 +92,9 @@ class Estimate:
     @property
     def half(self) -> float | None:
         """Half the width of the interval; None without one."""
-        return (
-            None
-            if self.low is None or self.high is None
-            else (self.high - self.low) / 2
-        )
+        if self.low is None or self.high is None:
+            return None
+        return (self.high - self.low) / 2
 
     @property
     def three(self) -> list[float | None]:
@@ -105,27 +106,27 @@ class Estimate:
         return {"mean": self.mean, "half": self.half, "runs": self.runs}
 
     def scaled(self, factor: float) -> "Estimate":
-        low, high = (
-            None if end is None else factor * end for end in (self.low, self.high)
-        )
-        return Estimate(factor * self.mean, low, high, self.runs)
+        """Return the estimate times a factor above 0."""
+        mean = factor * self.mean
+        if self.low is None or self.high is None:
+            return Estimate(mean, runs=self.runs)
+        return Estimate(mean, factor * self.low, factor * self.high, self.runs)
 
 
 def estimate(values: Floats) -> Estimate:
     """Return the mean over runs, ignoring NaN, with Student's interval."""
     mean, half = (float(value) for value in means(values))
     runs = int((~np.isnan(values)).sum())
-    return (
-        Estimate(mean, None, None, runs)
-        if np.isnan(half)
-        else Estimate(mean, mean - half, mean + half, runs)
-    )
+    if np.isnan(half):
+        return Estimate(mean, runs=runs)
+    return Estimate(mean, mean - half, mean + half, runs)
 
 
 @dataclass(frozen=True)
 class Difference(Estimate):
-    """A mean of differences over seeds, with its 95 % interval and the two-sided p of
-    Student's paired test.
+    """A mean of differences over seeds, with its 95 % interval.
+
+    `p` is the two-sided p of Student's paired test.
     """
 
     p: float | None = None
@@ -136,44 +137,44 @@ DECIDED = 0.95
 
 
 def student(gaps: Floats) -> Difference:
-    """Return Student's paired test of the differences, (seeds,); a single seed has
-    neither an interval nor a p.
+    """Return Student's paired test of the differences, (seeds,).
+
+    A single seed has neither an interval nor a p.
     """
+    mean = float(gaps.mean())
     if gaps.size < 2:
-        return Difference(float(gaps.mean()), runs=gaps.size)
-    return from_error(
-        float(gaps.mean()), float(gaps.std(ddof=1) / np.sqrt(gaps.size)), gaps.size
-    )
+        return Difference(mean, runs=gaps.size)
+    error = float(gaps.std(ddof=1) / np.sqrt(gaps.size))
+    return from_error(mean, error, gaps.size)
 
 
 def from_error(mean: float, error: float, runs: int) -> Difference:
-    """Return the same test from a mean over at least two runs and its standard
-    error.
-    """
+    """Return the test from a mean over at least two runs and its standard error."""
     p = p_value(mean / error, runs - 1) if error > 0 else float(mean == 0)
     half = t_quantile(runs - 1, DECIDED) * error
     return Difference(mean, mean - half, mean + half, runs, p)
 
 
 def ratio(over: Floats, under: Floats, level: float = LEVEL) -> Estimate:
-    """Return the mean of `over` divided by that of `under`, both (runs,), with
-    Fieller's interval: every r for which the mean of over − r·under may be zero. There
-    is none for a single run, or if the mean of `under` itself may be zero.
+    """Return the mean of `over` divided by that of `under`, both (runs,).
+
+    The interval is Fieller's: every r for which the mean of over − r·under may be zero.
+    There is none for a single run, or if the mean of `under` itself may be zero.
 
     >>> ratio(np.array([1.0, 2.0, 3.0]), np.array([2.0, 4.0, 6.0])).three
     [0.5, 0.5, 0.5]
     """
-    runs, (top, bottom) = over.size, (float(over.mean()), float(under.mean()))
+    runs = over.size
+    top, bottom = float(over.mean()), float(under.mean())
     if runs == 1:
         return Estimate(top / bottom)
-    (a, b), (_, c) = (
-        np.cov(over, under) * t_quantile(runs - 1, level) ** 2 / runs
-    ).tolist()
+
+    squares = np.cov(over, under) * t_quantile(runs - 1, level) ** 2 / runs
+    (a, b), (_, c) = squares.tolist()
     square = bottom**2 - c
     if square <= 0:
         return Estimate(top / bottom, runs=runs)
     middle = top * bottom - b
     reach = math.sqrt(max(0.0, middle**2 - square * (top**2 - a)))
-    return Estimate(
-        top / bottom, (middle - reach) / square, (middle + reach) / square, runs
-    )
+    low, high = (middle - reach) / square, (middle + reach) / square
+    return Estimate(top / bottom, low, high, runs)

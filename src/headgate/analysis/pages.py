@@ -13,8 +13,7 @@ from typing import Any, BinaryIO
 import polars as pl
 
 from headgate.errors import DataError, SettingError
-from headgate.records.reader import RunFolder, read_state
-from headgate.records.tables import shard_folders
+from headgate.records.reader import RunFolder
 from headgate.records.writer import commit, make_folder
 from headgate.version import __version__
 from headgate.writing import replace_file
@@ -81,10 +80,7 @@ def facts_of(
     """Return the command, the commits, dates, devices and computing time of the runs,
     and the commit that writes the page.
     """
-    known, states = (
-        [run.environment for run in runs],
-        [read_state(part) for run in runs for part in shard_folders(run.path)],
-    )
+    known = [run.environment for run in runs]
     commits = sorted({str(each.get("commit") or UNRECORDED) for each in known})
     dates = sorted({str(each.get("started", ""))[:10] for each in known})
     devices = [
@@ -98,7 +94,7 @@ def facts_of(
         "commits": commits,
         "dates": dates,
         "devices": list(dict.fromkeys(devices)),
-        "computing_s": round(sum(state.get("elapsed_s", 0.0) for state in states), 1),
+        "computing_s": round(sum(run.computing_s for run in runs), 1),
     }
 
 

@@ -126,7 +126,7 @@ def rehearsal_tables(
     size = f"{counted(summaries[0].rounds, 'round')}, {counted(len(e.seeds), 'seed')}"
     title = (
         f"{e.name}: {size}, budget {e.system.budget:g} a round, {e.system.clients}"
-        f" clients with room for {e.system.memory}"
+        f" clients with room for {e.system.all_places}"
     )
     names = (
         "policy,spend a round,over budget,Vio_S,Vio_B,mean n,peak n,max"
@@ -229,13 +229,13 @@ def plan_tables(
     limits = Text(numbers["warning"], style="bold red") if numbers["warning"] else kept
     things: list[RenderableType] = [StackedTable(title, ("", ""), lines), limits]
     price = experiment.given.mean_price
-    if (bought := system.budget * rounds / price) < system.memory:
+    if (bought := system.budget * rounds / price) < system.all_places:
         few = (
             f"All the money buys about {bought:.3g} samples, and there are"
-            f" {system.memory} places: the bound tells little then."
+            f" {system.all_places} places: the bound tells little then."
         )
         enough = (
-            f"From a budget of {system.memory * price / rounds:.3g} a round on the"
+            f"From a budget of {system.all_places * price / rounds:.3g} a round on the"
             " buffers can be filled once."
         )
         things.append(Text(f"{few} {enough}", style="yellow"))

@@ -1,6 +1,4 @@
-"""The replay of real purchases: what headgate, or a recipe's policy, would have bought
-at the same prices.
-"""
+"""The replay of real purchases: what headgate would have bought at the same prices."""
 
 import io
 import math
@@ -31,42 +29,54 @@ from headgate.registry import checked
 
 @dataclass(frozen=True, eq=False)
 class Purchases:
-    """The prices that were offered and the samples that were bought in T rounds by M
-    clients.
+    """The prices that were offered and the samples that M clients bought in T rounds.
+
+    Parameters
+    ----------
+    times : tuple of str
+        The time of each round, as the file writes it.
+    price : array
+        The price of one sample, (T, M); NaN if a client has no row in a round and so no
+        offer.
+    bought : array
+        The number of samples bought, (T, M).
     """
 
     times: tuple[str, ...]
-    """the time of each round, as the file writes it"""
     price: Floats
-    """the price of one sample, (T, M); NaN if a client has no row in a round and so no
-    offer
-    """
     bought: Ints
-    """the number of samples bought, (T, M)"""
 
     @cached_property
     def offered(self) -> Bools:
+        """Whether each client had an offer in each round, (T, M)."""
         return ~np.isnan(self.price)
 
     @cached_property
+    def mean_price(self) -> Floats:
+        """The mean price that was offered in each round, (T,)."""
+        return np.asarray(np.nanmean(self.price, axis=-1))
+
+    @cached_property
     def filled_prices(self) -> Floats:
-        """The prices, (T, M); a missing one is the client's last price, or the round's
-        mean if there was none before.
+        """The prices, (T, M), without gaps.
+
+        A missing price is the client's last one, or the round's mean if there was none.
         """
         prices = self.price.copy()
         for t in range(1, len(prices)):
             prices[t] = np.where(self.offered[t], prices[t], prices[t - 1])
-        return np.where(
-            np.isnan(prices), np.nanmean(self.price, axis=-1, keepdims=True), prices
-        )
+        return np.where(np.isnan(prices), self.mean_price[:, None], prices)
 
     def paid(self, bought: Ints) -> Floats:
-        """Return the cost per round, (T,), of `bought` samples, (T, M), at these
-        prices.
-        """
-        return np.asarray(
-            (np.where(self.offered, self.price, 0.0) * bought).sum(axis=-1)
-        )
+        """Return the cost of `bought` samples, (T, M), in each round, (T,)."""
+        offers = np.where(self.offered, self.price, 0.0)
+        return np.asarray((offers * bought).sum(axis=-1))
+
+
+Offer = tuple[float | datetime, str]
+"""the time of a round and the client's name"""
+Purchase = tuple[str, float, int]
+"""the time as the file writes it, the price and the samples"""
 
 
 class PurchaseRow(BaseModel):
@@ -81,80 +91,113 @@ class PurchaseRow(BaseModel):
 
 
 def read_purchases(path: Path) -> Purchases:
-    """Read a CSV file with the columns time, price, samples (or bought) and optionally
-    client; return it in order of time.
+    """Read a CSV file of purchases, and return them in order of time.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file, with the columns time, price, samples (or bought) and perhaps client.
+
+    Returns
+    -------
+    Purchases
+        One round for each time.
+
+    Raises
+    ------
+    DataError
+        If the file cannot be read or contains an invalid value.
     """
+    table = _read_table(path)
     try:
-        table = pl.read_csv(io.StringIO(read_text(path)), infer_schema=False)
-        header = [name.strip().lower() for name in table.columns]
-        table.columns = [
-            "samples" if name == "bought" and "samples" not in header else name
-            for name in header
-        ]
-    except pl.exceptions.PolarsError as error:
-        raise DataError(
-            f"{path}: cannot be read as CSV ({one_line(error, 200)})"
-        ) from None
-    for column in ("time", "price", "samples"):
-        if column not in table.columns:
-            raise DataError(
-                f'{path}: no column "{column}"; its header names'
-                f" {shown(', '.join(header), 300)}"
-            )
-    if table.height > PURCHASES:
-        raise DataError(f"{path}: more than {PURCHASES:,} purchases")
-    found: dict[tuple[float | datetime, str], tuple[str, float, int]] = {}
-    try:
-        for line, cells in enumerate(table.iter_rows(named=True), 2):
-            if known := {
-                name: text.strip() for name, text in cells.items() if text is not None
-            }:
-                row = checked(PurchaseRow, known, f"{path}: line {line}")
-                if (row.time, row.client) in found:
-                    raise DataError(
-                        f"{path}: line {line}: time = {shown(known['time'])}: comes"
-                        " twice for the same client"
-                    )
-                found[row.time, row.client] = known["time"], row.price, row.samples
-        times = sorted({when for when, _ in found})
+        found = _checked_rows(path, table)
     except SettingError as error:
         raise DataError(str(error)) from None
+    if not found:
+        raise DataError(f"{path}: holds no purchases")
+
+    try:
+        times = sorted({time for time, _ in found})
     except TypeError:  # times of different kinds cannot be sorted
         raise DataError(
             f"{path}: times must be all numbers, all dates, or all dates with a time"
             " zone"
         ) from None
     clients = sorted({client for _, client in found})
-    if not found:
-        raise DataError(f"{path}: holds no purchases")
     if len(times) * len(clients) > PURCHASES:
         raise DataError(
             f"{path}: {len(times):,} times and {len(clients):,} clients; at most"
             f" {PURCHASES:,} of both multiplied"
         )
-    rounds = [
-        [found.get((when, client), ("", math.nan, 0)) for client in clients]
-        for when in times
-    ]
-    texts = tuple(max(text for text, _, _ in row) for row in rounds)
-    made = Purchases(
-        texts,
-        *(np.array([[cell[i] for cell in row] for row in rounds]) for i in (1, 2)),
-    )
-    if not 1 / NUMBER <= (paid := float(made.paid(made.bought).sum())) <= NUMBER:
+
+    purchases = _grid(found, times, clients)
+    paid = float(purchases.paid(purchases.bought).sum())
+    if not 1 / NUMBER <= paid <= NUMBER:
         raise DataError(
             f"{path}: {paid:g} was paid in all; must be more than nothing and at most"
             f" {NUMBER:g}"
         )
-    return made
+    return purchases
+
+
+def _read_table(path: Path) -> pl.DataFrame:
+    """Return the file as a table of texts with the columns that are needed."""
+    try:
+        table = pl.read_csv(io.StringIO(read_text(path)), infer_schema=False)
+        header = [name.strip().lower() for name in table.columns]
+        if "samples" not in header:
+            header = ["samples" if name == "bought" else name for name in header]
+        table.columns = header
+    except pl.exceptions.PolarsError as error:
+        why = one_line(error, 200)
+        raise DataError(f"{path}: cannot be read as CSV ({why})") from None
+
+    for column in ("time", "price", "samples"):
+        if column not in header:
+            named = shown(", ".join(header), 300)
+            raise DataError(f'{path}: no column "{column}"; its header names {named}')
+    if table.height > PURCHASES:
+        raise DataError(f"{path}: more than {PURCHASES:,} purchases")
+    return table
+
+
+def _checked_rows(path: Path, table: pl.DataFrame) -> dict[Offer, Purchase]:
+    """Return the purchase of each client at each time; empty lines are left out."""
+    found: dict[Offer, Purchase] = {}
+    for line, cells in enumerate(table.iter_rows(named=True), 2):
+        texts = {name: text.strip() for name, text in cells.items() if text is not None}
+        if not texts:
+            continue
+        row = checked(PurchaseRow, texts, f"{path}: line {line}")
+        offer = row.time, row.client
+        if offer in found:
+            raise DataError(
+                f"{path}: line {line}: time = {shown(texts['time'])}: comes twice for"
+                " the same client"
+            )
+        found[offer] = texts["time"], row.price, row.samples
+    return found
+
+
+def _grid(
+    found: dict[Offer, Purchase], times: list[Any], clients: list[str]
+) -> Purchases:
+    """Return the purchases as arrays with a row for each time."""
+    nothing = ("", math.nan, 0)
+    rounds = [[found.get((t, client), nothing) for client in clients] for t in times]
+    return Purchases(
+        times=tuple(max(text for text, _, _ in row) for row in rounds),
+        price=np.array([[price for _, price, _ in row] for row in rounds]),
+        bought=np.array([[samples for _, _, samples in row] for row in rounds]),
+    )
 
 
 LINES = 20
 """the most lines of the table that is shown"""
-NEAR = 1e-3
-"""the precision of the least budget for as many samples, as a share of the money paid
-"""
-ROUNDING = 1e-9
+PRECISION = 1e-3
+"""how precisely the least budget for as many samples is found, as a share of the money
+paid"""
+EQUAL = 1e-9
 """the relative difference below which two sums of money count as equal"""
 NOTE = (
     "headgate saw each price in its round and no later one, and bought at most {most}"
@@ -166,9 +209,7 @@ NOTE = (
 
 @dataclass(frozen=True)
 class Total:
-    """The samples that were bought in all rounds together, and the money paid for
-    them.
-    """
+    """The samples that were bought in all rounds together, and the money paid."""
 
     samples: int
     paid: float
@@ -176,25 +217,32 @@ class Total:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ReplayResult(Displayed):
-    """The result of `replay`: real purchases, and what headgate would have bought at
-    their prices.
+    """The result of `replay`: real purchases, and those of headgate at their prices.
+
+    Parameters
+    ----------
+    purchases : Purchases
+        The real purchases.
+    capacity : array
+        The most samples that each client can buy in a round, (M,).
+    for_as_much : array
+        The samples that headgate buys in each round for as much money as was paid, (T,
+        M).
+    for_as_many : array or None
+        The samples that headgate buys with the least budget for as many samples, (T,
+        M); None if the capacity prevents that.
+    cheapest : float or None
+        The least cost of as many samples if all prices had been known beforehand; None
+        if the capacity prevents that.
+    currency : str
+        The currency of the money, for display.
     """
 
     purchases: Purchases
     capacity: Ints
-    """the most samples that each client can buy in a round, (M,)"""
     for_as_much: Ints
-    """the samples that headgate buys in each round for as much money as was paid, (T,
-    M)
-    """
     for_as_many: Ints | None
-    """the samples that headgate buys with the least budget for as many samples, (T, M);
-    None if the capacity prevents that
-    """
     cheapest: float | None
-    """the least cost of as many samples if all prices had been known beforehand; None
-    if the capacity prevents that
-    """
     currency: str = ""
 
     @cached_property
@@ -209,9 +257,7 @@ class ReplayResult(Displayed):
 
     @cached_property
     def as_many(self) -> Total | None:
-        """The totals of headgate for as many samples; None if the capacity prevents
-        that.
-        """
+        """The totals of headgate for as many samples, if the capacity allows them."""
         return None if self.for_as_many is None else self._total(self.for_as_many)
 
     def _total(self, bought: Ints) -> Total:
@@ -219,34 +265,31 @@ class ReplayResult(Displayed):
 
     @cached_property
     def frame(self) -> pl.DataFrame:
-        """One row per round: the mean price offered, then samples and money, real ones
-        and those of headgate's two replays.
+        """One row per round: the mean price offered, samples and money.
+
+        They are the real ones, and those of headgate's two replays.
         """
         own = self.purchases
-        columns: dict[str, Any] = {
-            "time": list(own.times),
-            "price": np.nanmean(own.price, axis=-1),
+        columns: dict[str, Any] = {"time": list(own.times), "price": own.mean_price}
+        replays = {
+            "": own.bought,
+            "as_much_": self.for_as_much,
+            "as_many_": self.for_as_many,
         }
-        for prefix, bought in (
-            ("", own.bought),
-            ("as_much_", self.for_as_much),
-            ("as_many_", self.for_as_many),
-        ):
-            columns[f"{prefix}bought"] = None if bought is None else bought.sum(axis=-1)
-            columns[f"{prefix}paid"] = None if bought is None else own.paid(bought)
+        for prefix, bought in replays.items():
+            known = bought is not None
+            columns[f"{prefix}bought"] = bought.sum(axis=-1) if known else None
+            columns[f"{prefix}paid"] = own.paid(bought) if known else None
         return pl.DataFrame(columns)
 
     @property
     def numbers(self) -> dict[str, Any]:
         """The numbers that `headgate replay --format json` prints."""
-        totals = {
+        return {
             "you": self.you,
             "as_much": self.as_much,
             "as_many": self.as_many,
             "cheapest": self.cheapest,
-        }
-        return {
-            **totals,
             "capacity": self.capacity.tolist(),
             "sentence": self.sentence,
             "rounds": self.frame.to_dicts(),
@@ -255,70 +298,74 @@ class ReplayResult(Displayed):
     @property
     def sentence(self) -> str:
         """The result in plain words."""
-        you, many, much, times = (
-            self.you,
-            self.as_many,
-            self.as_much,
-            self.purchases.times,
-        )
-        paid = (
+        you, many, much = self.you, self.as_many, self.as_much
+        times, price = self.purchases.times, self.purchases.price
+        text = (
             f"You paid {self._money(you.paid)} for {counted(you.samples, 'sample')}"
             f" from {times[0]} to {times[-1]}."
         )
-        if np.nanmin(self.purchases.price) == np.nanmax(self.purchases.price):
-            return f"{paid} The price never changed, so there was nothing to save."
+        if np.nanmin(price) == np.nanmax(price):
+            return f"{text} The price never changed, so there was nothing to save."
         if many is None or self.cheapest is None:
-            text = (
-                f"headgate would have bought {much.samples:,} for"
-                f" {self._money(much.paid)}"
+            return (
+                f"{text} headgate would have bought {much.samples:,} for"
+                f" {self._money(much.paid)}; this capacity does not allow as many."
             )
-            return f"{paid} {text}; this capacity does not allow as many."
-        text = (
-            f"{paid} headgate would have paid {self._money(many.paid)}"
+
+        text += (
+            f" headgate would have paid {self._money(many.paid)}"
             f" ({percent(many.paid / you.paid)}) for as many, or bought"
             f" {much.samples:,} for as much; the cheapest possible was"
             f" {self._money(self.cheapest)}."
         )
-        if self.cheapest >= you.paid * (1 - ROUNDING):
+        if self.cheapest >= you.paid * (1 - EQUAL):
             return (
                 f"{text} With this capacity there was nothing to save; a larger one may"
                 " be stated."
             )
-        return (
-            f"{text} Your own purchases were cheaper."
-            if many.paid > you.paid * (1 + ROUNDING)
-            else text
-        )
+        if many.paid > you.paid * (1 + EQUAL):
+            return f"{text} Your own purchases were cheaper."
+        return text
 
     def _money(self, value: float) -> str:
         return money_in(self.currency, value)
 
     def render(self) -> list[RenderableType]:
-        size = -(-self.frame.height // LINES)
-        kind, shown_for = (
-            ("as_much", "as much money")
-            if self.for_as_many is None
-            else ("as_many", "as many samples")
-        )
-        lines = self.frame.group_by(
-            pl.int_range(pl.len()) // size, maintain_order=True
-        ).agg(
-            pl.col("time").last(),
-            pl.col("price").mean(),
-            pl.col("bought", f"{kind}_bought", "paid", f"{kind}_paid").sum(),
-        )
-        lines = lines.drop("literal").with_columns(
-            pl.col("paid", f"{kind}_paid").cum_sum()
+        """Return the sentence, a table of the rounds, and what it leaves out.
+
+        Returns
+        -------
+        list
+            Texts and a table, for `headgate.analysis.display.show`.
+        """
+        kind, compared = "as_many", "as many samples"
+        if self.for_as_many is None:
+            kind, compared = "as_much", "as much money"
+        rounds_a_line = math.ceil(self.frame.height / LINES)
+        spent = pl.col("paid", f"{kind}_paid")
+        lines = (
+            self.frame.group_by(
+                pl.int_range(pl.len()) // rounds_a_line, maintain_order=True
+            )
+            .agg(
+                pl.col("time").last(),
+                pl.col("price").mean(),
+                pl.col("bought", f"{kind}_bought").sum(),
+                spent.sum(),
+            )
+            .drop("literal")
+            .with_columns(spent.cum_sum())
         )
         header = [
-            "until" if size > 1 else "time",
+            "until" if rounds_a_line > 1 else "time",
             "price",
             "you\nbought",
             "headgate\nbought",
             "you\npaid",
             "headgate\npaid",
         ]
-        title = f"for {shown_for}, {counted(size, 'round')} a line; paid: so far"
+        size = counted(rounds_a_line, "round")
+        title = f"for {compared}, {size} a line; paid: so far"
         note = NOTE.format(most=f"{self.capacity.max():,}")
         return [f"{self.sentence}\n", StackedTable(title, header, _cells(lines)), note]
 
@@ -333,19 +380,18 @@ def _cells(rounds: pl.DataFrame) -> list[list[str]]:
 def replay(
     file: str | Path, capacity: int | None = None, currency: str = ""
 ) -> ReplayResult:
-    """Compare purchases that were made with those that headgate would have made at the
-    same prices.
+    """Compare real purchases with those of headgate at the same prices.
 
     Parameters
     ----------
-    file
+    file : str or pathlib.Path
         A CSV file with the columns `time` (numbers or ISO dates), `price` (of one
         sample), `samples` (or `bought`) and optionally `client`. Rows with the same
         time form one round; a client without a row in a round has no offer in it.
-    capacity
+    capacity : int, optional
         The most samples that each client can buy in a round. By default the most that
         it bought in any round.
-    currency
+    currency : str
         The currency of the money, for display.
 
     Returns
@@ -364,7 +410,8 @@ def replay(
     --------
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w+", suffix=".csv") as file:
-    ...     print("time,price,samples\\n1,4,10\\n2,2,0\\n3,1,0\\n4,5,10", file=file, flush=True)
+    ...     rows = ["time,price,samples", "1,4,10", "2,2,0", "3,1,0", "4,5,10"]
+    ...     print(*rows, sep="\\n", file=file, flush=True)
     ...     answer = replay(file.name, currency="$")
     >>> answer.you, answer.as_much, answer.cheapest
     (Total(samples=20, paid=90.0), Total(samples=33, paid=90.0), 30.0)
@@ -377,35 +424,52 @@ def replay(
             f" {SAMPLES:,}"
         )
     made = read_purchases(Path(file))
-    most = made.bought.max(axis=0)
-    if (
-        capacity is None
-    ):  # leave out clients that never bought, and rounds without an offer to the others
-        some = most > 0
-        rounds = np.flatnonzero(made.offered[:, some].any(axis=-1))
-        times, kept = tuple(made.times[t] for t in rounds), np.ix_(rounds, some)
-        made, most = Purchases(times, made.price[kept], made.bought[kept]), most[some]
+    if capacity is None:
+        made = _of_buyers(made)
+        most = made.bought.max(axis=0)
     else:
-        most = np.full_like(most, capacity)
-    wanted, paid = int(made.bought.sum()), float(made.paid(made.bought).sum())
-    cheapest, bought = _cheapest(made, most, wanted), _bought(made, most, paid)
-    as_many = (
-        None
-        if cheapest is None
-        else _as_many(made, most, wanted, paid, bought, cheapest)
-    )
-    return ReplayResult(made, most, bought, as_many, cheapest, currency)
+        most = np.full(made.bought.shape[1], capacity)
+
+    wanted = int(made.bought.sum())
+    paid = float(made.paid(made.bought).sum())
+    cheapest = _cheapest(made, most, wanted)
+    for_as_much = _bought(made, most, paid)
+    for_as_many = None
+    if cheapest is not None:
+        for_as_many = _as_many(made, most, wanted, paid, for_as_much, cheapest)
+    return ReplayResult(made, most, for_as_much, for_as_many, cheapest, currency)
+
+
+def _of_buyers(made: Purchases) -> Purchases:
+    """Return the purchases of clients that bought, in rounds with an offer to them."""
+    some = made.bought.any(axis=0)
+    rounds = np.flatnonzero(made.offered[:, some].any(axis=-1))
+    times = tuple(made.times[t] for t in rounds)
+    kept = np.ix_(rounds, some)
+    return Purchases(times, made.price[kept], made.bought[kept])
 
 
 def decide_at(
     made: Purchases, controller: Controller, one_price: bool = False
 ) -> tuple[Ints, Floats]:
-    """Return what a policy buys, (T, M), and its spend up to each round, (T,), at the
-    prices of one round after the other.
+    """Return what a policy buys at the prices of one round after the other.
 
-    With `one_price` it gets a single price for all clients, else one for each. For a
-    client without an offer it gets `filled_prices`, and its orders to that client are
-    not bought.
+    Parameters
+    ----------
+    made : Purchases
+        The prices. For a client without an offer the policy gets `filled_prices`, and
+        its orders to that client are not bought.
+    controller : Controller
+        The controller of one run.
+    one_price : bool
+        Whether the policy gets a single price for all clients, or one for each.
+
+    Returns
+    -------
+    bought : array
+        The samples, (T, M).
+    spent : array
+        The spend up to each round, (T,).
     """
     ledger, bought, spent = controller.open(), [], []
     for price, offered in zip(made.filled_prices, made.offered, strict=True):
@@ -419,12 +483,10 @@ def decide_at(
 def _bought(made: Purchases, capacity: Ints, budget: float) -> Ints:
     """Return what headgate buys, (T, M), with `budget` for all rounds together."""
     rounds = len(made.times)
-    return decide_at(
-        made,
-        Controller(
-            System(capacity, budget / rounds, rounds), Headgate(fill=0.0, rule=KStep(1))
-        ),
-    )[0]
+    system = System(capacity, budget / rounds, rounds)
+    policy = Headgate(fill=0.0, rule=KStep(1))
+    bought, _ = decide_at(made, Controller(system, policy))
+    return bought
 
 
 def _as_many(
@@ -435,19 +497,21 @@ def _as_many(
     bought: Ints,
     least: float,
 ) -> Ints:
-    """Return what headgate buys, (T, M), with the least budget found for at least
-    `wanted` samples, by bisection.
+    """Return what headgate buys, (T, M), with the least budget for `wanted` samples.
 
-    `bought` is what it buys for the money `paid`, and no budget below `least` suffices.
-    The upper end is a budget per round that pays the full capacity in the dearest
-    round, so that all offers are bought.
+    The budget is found by bisection. `bought` is what headgate buys for the money
+    `paid`, and no budget below `least` suffices. If `paid` does not suffice, the upper
+    end is a budget per round that pays the full capacity in the dearest round, so that
+    all offers are bought.
     """
-    most = len(made.times) * min(
-        float((made.filled_prices * capacity).sum(axis=-1).max()), NUMBER
-    )
-    below, above = (least, paid) if bought.sum() >= wanted else (max(least, paid), most)
-    found = bought if above == paid else _bought(made, capacity, most)
-    while above - below > NEAR * paid:
+    if bought.sum() >= wanted:
+        below, above, found = least, paid, bought
+    else:
+        dearest = float((made.filled_prices * capacity).sum(axis=-1).max())
+        below, above = max(least, paid), len(made.times) * min(dearest, NUMBER)
+        found = _bought(made, capacity, above)
+
+    while above - below > PRECISION * paid:
         middle = (below + above) / 2
         tried = _bought(made, capacity, middle)
         if tried.sum() >= wanted:
@@ -458,8 +522,9 @@ def _as_many(
 
 
 def _cheapest(made: Purchases, capacity: Ints, wanted: int) -> float | None:
-    """Return the cost of `wanted` samples from the cheapest offers; None if the offers
-    hold fewer.
+    """Return the cost of `wanted` samples from the cheapest offers, if there are any.
+
+    It is None if the offers hold fewer samples.
     """
     places = np.broadcast_to(capacity, made.price.shape)[made.offered]
     prices = made.price[made.offered]
@@ -476,14 +541,21 @@ def _cheapest(made: Purchases, capacity: Ints, wanted: int) -> float | None:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class ShadowResult(Displayed):
-    """The result of `shadow`: what a recipe's policy would have bought in each round of
-    a pipeline.
+    """The result of `shadow`: what a recipe's policy would have bought in each round.
+
+    Parameters
+    ----------
+    frame : polars.DataFrame
+        One row per round: `time`, `price` (mean of the offers), `bought` and `paid` of
+        the pipeline, `ordered` and `cost` of the policy, and `left`, the money that the
+        policy may still spend.
+    policy : str
+        The name of the policy.
+    currency : str
+        The currency of the money, for display.
     """
 
     frame: pl.DataFrame
-    """one row per round: `time`, `price` (mean of the offers), `bought` and `paid` of
-    the pipeline, `ordered` and `cost` of the policy, and `left`, the money that the
-    policy may still spend"""
     policy: str
     currency: str = ""
 
@@ -508,36 +580,37 @@ class ShadowResult(Displayed):
         return {"sentence": self.sentence, "rounds": self.frame.to_dicts()}
 
     def render(self) -> list[RenderableType]:
-        """Return the sentence and a table of the latest rounds."""
+        """Return the sentence and a table of the latest rounds.
+
+        Returns
+        -------
+        list
+            A text and a table, for `headgate.analysis.display.show`.
+        """
         last = self.frame.tail(LINES)
-        return [
-            f"{self.sentence}\n",
-            StackedTable(
-                f"the last {counted(last.height, 'round')}", last.columns, _cells(last)
-            ),
-        ]
+        title = f"the last {counted(last.height, 'round')}"
+        return [f"{self.sentence}\n", StackedTable(title, last.columns, _cells(last))]
 
 
 def shadow(
     file: str | Path, experiment: Experiment | str, currency: str = ""
 ) -> ShadowResult:
-    """Return what a recipe's policy would buy at the prices of a pipeline, without
-    buying anything.
+    """Return what a recipe's policy would buy at the prices of a pipeline.
 
-    A decision depends on the price of its round and the prices before it. So a file
+    Nothing is bought. A decision depends on the price of its round and the prices before it. So a file
     that grows by a line each round can be passed again: earlier decisions stay the
     same, and the last row is the decision for the newest round.
 
     Parameters
     ----------
-    file
+    file : str or pathlib.Path
         A CSV file as for `replay`: `time`, `price`, `samples` (bought by the pipeline)
         and optionally `client`. Its names, in alphabetical order, are then the clients
         of the recipe.
-    experiment
+    experiment : Experiment or str
         A recipe with one policy, or its name. Its buffers, budget and rounds are used;
         its prices are not.
-    currency
+    currency : str
         The currency of the money, for display.
 
     Returns
@@ -556,8 +629,10 @@ def shadow(
     --------
     >>> import tempfile
     >>> with tempfile.NamedTemporaryFile("w+", suffix=".csv") as file:
-    ...     print("time,price,samples\\n1,9,10\\n2,2,10\\n3,1,10", file=file, flush=True)
-    ...     answer = shadow(file.name, load("digits", ['run.policies=["headgate"]']))
+    ...     rows = ["time,price,samples", "1,9,10", "2,2,10", "3,1,10"]
+    ...     print(*rows, sep="\\n", file=file, flush=True)
+    ...     recipe = load("digits", ['run.policies=["headgate"]'])
+    ...     answer = shadow(file.name, recipe)
     >>> answer.frame["ordered"].to_list()
     [17, 17, 53]
     """
@@ -567,30 +642,27 @@ def shadow(
             f"run.policies = {list(given.policies)}: a shadow has one policy"
         )
     ((name, policy),) = given.policies.items()
-    made, clients = read_purchases(Path(file)), given.system.clients
-    if made.price.shape[1] not in (1, clients):
+    made = read_purchases(Path(file))
+    rounds, clients = made.price.shape
+    if clients not in (1, given.system.clients):
         raise DataError(
-            f"{file}: has {made.price.shape[1]} clients, the recipe has system.clients"
-            f" = {clients}"
+            f"{file}: has {clients} clients, the recipe has system.clients ="
+            f" {given.system.clients}"
         )
-    if len(made.times) > given.rounds:
+    if rounds > given.rounds:
         raise DataError(
-            f"{file}: has {len(made.times)} rounds, the recipe has run.rounds ="
-            f" {given.rounds}"
+            f"{file}: has {rounds} rounds, the recipe has run.rounds = {given.rounds}"
         )
+
     controller = Controller(given.system, policy, 1, given.seeds[:1])
-    ordered, spent = decide_at(made, controller, one_price=made.price.shape[1] == 1)
-    own = {
+    ordered, spent = decide_at(made, controller, one_price=clients == 1)
+    columns = {
         "time": list(made.times),
-        "price": np.nanmean(made.price, axis=-1),
+        "price": made.mean_price,
         "bought": made.bought.sum(axis=-1),
-    }
-    left = given.system.budget * given.rounds - spent
-    gate = {
+        "paid": made.paid(made.bought),
         "ordered": ordered.sum(axis=-1),
         "cost": np.diff(spent, prepend=0.0),
-        "left": left,
+        "left": given.system.budget * given.rounds - spent,
     }
-    return ShadowResult(
-        pl.DataFrame({**own, "paid": made.paid(made.bought), **gate}), name, currency
-    )
+    return ShadowResult(pl.DataFrame(columns), name, currency)

@@ -1,5 +1,4 @@
-"""The files written after runs have finished: summary.json and report.html, or the
-numbers and figure of a comparison.
+"""The files written after runs have finished: summaries, reports and comparisons.
 
 The report is a single HTML page that contains all its numbers and scripts and needs no
 network.
@@ -10,7 +9,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 from rich.console import RenderableType
@@ -18,6 +17,7 @@ from rich.console import RenderableType
 from headgate.analysis import comparison
 from headgate.analysis.curves import heat, money_panel, policy_curves
 from headgate.analysis.display import Displayed
+from headgate.analysis.figures import money_figure
 from headgate.analysis.formatting import jsonable, percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import conclusion
@@ -38,6 +38,9 @@ from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.records.reader import RunFolder
 
+if TYPE_CHECKING:
+    from plotly.graph_objects import Figure
+
 
 def write_report(
     runs: Sequence[RunFolder],
@@ -46,103 +49,137 @@ def write_report(
     found: Sequence[Runs] | None = None,
     budget: float | None = None,
 ) -> Path:
-    """Write a self-contained page on run folders to `out`, and return its path.
+    """Write a self-contained page on run folders, and return its path.
 
-    If there are several budgets, the page begins with what each policy needs for the
-    same accuracy, and its figures over rounds show the runs at `budget`. `found` are
-    the runs of these folders if they have already been read.
+    Parameters
+    ----------
+    runs : sequence of RunFolder
+        The run folders. If they have several budgets, the page begins with what each
+        policy needs for the same accuracy.
+    out : pathlib.Path
+        The file to write.
+    target : float, optional
+        The test accuracy whose first round is reported.
+    found : sequence of Runs, optional
+        The runs of the folders, if they have already been read.
+    budget : float, optional
+        The budget of the runs that the figures over rounds show, if there are several.
+
+    Returns
+    -------
+    pathlib.Path
+        The file.
     """
-    from plotly.offline import get_plotlyjs  # the import takes a second
-
     policies = read_runs(runs) if found is None else found
-    compared = comparison.rows(policies) if comparison.several_budgets(policies) else []
-    saved = chosen_budget(savings(compared), budget) if compared else []
-    drawn = (
-        [
-            replace(one, label=one.policy)
-            for one in policies
-            if one.budget == saved[0].budget
-        ]
-        if saved
-        else policies
-    )
-    about_these = (
-        [run for run in runs if run.system.budget == saved[0].budget][:1]
-        if saved
-        else runs
-    )
-    title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
+    rows = comparison.rows(policies) if comparison.several_budgets(policies) else []
+    saved = chosen_budget(savings(rows), budget)
+
+    summaries = [summarise(one, target) for one in policies]
+    table = summary_table(summaries, target)
     if saved:
-        title = (
-            f"{about_these[0].path.parent.name}: policies at"
-            f" {len({one.budget for one in policies})} budgets"
-        )
-    data = {
-        "title": title,
-        "sentence": comparison.opened(saved) if saved else conclusion(policies),
-        "warning": breakdown_note(runs),
-        "runs": [{**about(run), "shown": run in about_these} for run in runs],
-        "lines": [
-            {"run": one.folder, "policy": one.policy, "name": one.label}
-            for one in policies
-        ],
-        "table": summary_table([summarise(one, target) for one in policies], target),
-        "drawn": [
-            {
-                "run": one.folder,
-                "policy": one.policy,
-                "name": one.label,
-                "curves": policy_curves(one),
-            }
-            for one in drawn
-        ],
-        "heats": [
-            heat(one.label, one.held, one.buffers)
-            for one in drawn
-            if one.held is not None
-        ],
-        "money": (
-            _money(compared, [one.policy for one in drawn], saved) if saved else None
-        ),
-    }
-    text = json.dumps(
-        jsonable(data), ensure_ascii=False, allow_nan=False, separators=(",", ":")
-    )
-    page = beside(
-        __file__, "report.html"
-    ).format(  # the page contains all it needs and may load nothing
-        title=html.escape(title),
-        styles="".join(
-            beside(__file__, f"drawing/{name}.css")
-            for name in ("base", "parts", "report")
-        ),
-        early=beside(__file__, "drawing/early.js"),
-        data=text.replace("<", "\\u003c")
-        .replace(">", "\\u003e")
-        .replace("&", "\\u0026"),
-        plotly=get_plotlyjs(),
-        script=script("report"),
-    )
-    write_whole("report", out, page.encode())
+        data = _page_of_budgets(runs, policies, table, rows, saved)
+    else:
+        data = _page_of_runs(runs, policies, table)
+    write_whole("report", out, _html(data).encode())
     return out
 
 
-def _money(
-    compared: Sequence[Row], policies: Sequence[str], saved: Sequence[Saving]
+def _page_of_runs(
+    runs: Sequence[RunFolder], policies: Sequence[Runs], table: dict[str, Any]
 ) -> dict[str, Any]:
-    """Return the figure and the table of what each policy needs for the same
-    accuracy.
+    """Return the data of a page that shows all runs."""
+    title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
+    return _page(title, conclusion(policies), runs, runs, policies, policies, table)
+
+
+def _page_of_budgets(
+    runs: Sequence[RunFolder],
+    policies: Sequence[Runs],
+    table: dict[str, Any],
+    rows: Sequence[Row],
+    saved: Sequence[Saving],
+) -> dict[str, Any]:
+    """Return the data of a page on policies at several budgets.
+
+    Its figures over rounds show the runs at the budget of `saved`.
     """
+    budget = saved[0].budget
+    shown = [run for run in runs if run.system.budget == budget][:1]
+    at_budget = [one for one in policies if one.budget == budget]
+    drawn = [replace(one, label=one.policy) for one in at_budget]
+
+    budgets = len({one.budget for one in policies})
+    title = f"{shown[0].path.parent.name}: policies at {budgets} budgets"
+    sentence = comparison.opened(saved)
+    page = _page(title, sentence, runs, shown, policies, drawn, table)
+    return page | {"money": _money(rows, [one.policy for one in drawn], saved)}
+
+
+def _page(
+    title: str,
+    sentence: str,
+    runs: Sequence[RunFolder],
+    shown: Sequence[RunFolder],
+    policies: Sequence[Runs],
+    drawn: Sequence[Runs],
+    table: dict[str, Any],
+) -> dict[str, Any]:
+    """Return what every page has.
+
+    `shown` are the runs with all their settings, and `drawn` those in the figures.
+    """
+    heats = [
+        heat(one.label, one.held, one.buffers) for one in drawn if one.held is not None
+    ]
+    return {
+        "title": title,
+        "sentence": sentence,
+        "warning": breakdown_note(runs),
+        "runs": [{**about(run), "shown": run in shown} for run in runs],
+        "lines": [_line(one) for one in policies],
+        "table": table,
+        "drawn": [{**_line(one), "curves": policy_curves(one)} for one in drawn],
+        "heats": heats,
+        "money": None,
+    }
+
+
+def _line(one: Runs) -> dict[str, Any]:
+    return {"run": one.folder, "policy": one.policy, "name": one.label}
+
+
+def _html(data: dict[str, Any]) -> str:
+    """Return a page that contains all it needs, and so loads nothing."""
+    from plotly.offline import get_plotlyjs  # the import takes a second
+
+    text = json.dumps(
+        jsonable(data), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+    )
+    for character in "<>&":  # they could end the script element that holds the data
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    styles = (f"drawing/{name}.css" for name in ("base", "parts", "report"))
+    return beside(__file__, "report.html").format(
+        title=html.escape(data["title"]),
+        styles="".join(beside(__file__, path) for path in styles),
+        early=beside(__file__, "drawing/early.js"),
+        data=text,
+        plotly=get_plotlyjs(),
+        script=script("report"),
+    )
+
+
+def _money(
+    rows: Sequence[Row], policies: Sequence[str], saved: Sequence[Saving]
+) -> dict[str, Any]:
+    """Return the figure and the table of what policies need for the same accuracy."""
     first = saved[0]
+    accuracy = percent(first.accuracy, 1)
     money = amount(first.unit, first.rival_money)
     return {
-        "panel": money_panel(compared, policies, saved),
+        "panel": money_panel(rows, policies, saved),
         "rival": first.rival,
         "needs": [(one.policy, *needed(one)) for one in saved],
-        "reached": (
-            f"for {percent(first.accuracy, 1)}, which {first.rival} reaches for {money}"
-            " a round"
-        ),
+        "reached": f"for {accuracy}, which {first.rival} reaches for {money} a round",
         "budget": first.budget,
     }
 
@@ -150,20 +187,20 @@ def _money(
 def summary_rows(
     run: RunFolder, found: Sequence[Runs] | None = None
 ) -> list[dict[str, Any]]:
-    """Return a row of summary.json for each policy of a run; `found` are its runs if
-    they have already been read.
+    """Return a row of summary.json for each policy of a run.
+
+    `found` are its runs if they have already been read.
     """
-    return [
-        summarise(one, run.target).to_dict()
-        for one in (read_runs([run]) if found is None else found)
-    ]
+    policies = read_runs([run]) if found is None else found
+    return [summarise(one, run.target).to_dict() for one in policies]
 
 
 def conclude(
     folders: Sequence[Path | RunFolder], whole: Path
 ) -> tuple[list[RunFolder], Path]:
-    """Write summary and report into every folder, and for several a report on all into
-    `whole`; return runs and last page.
+    """Write a summary and a report into every folder, and return runs and last page.
+
+    Several folders also get one report on all of them, in the folder `whole`.
     """
     runs = [
         each if isinstance(each, RunFolder) else RunFolder.open(each)
@@ -171,11 +208,8 @@ def conclude(
     ]
     for run in runs:
         found = read_runs([run])
-        write_whole(
-            "summary",
-            run.path / "summary.json",
-            json.dumps(jsonable(summary_rows(run, found)), indent=2).encode(),
-        )
+        summary = json.dumps(jsonable(summary_rows(run, found)), indent=2)
+        write_whole("summary", run.path / "summary.json", summary.encode())
         page = write_report([run], run.path / "report.html", run.target, found)
     if len(runs) > 1:
         page = write_report(runs, whole / "report.html", runs[0].target)
@@ -184,17 +218,27 @@ def conclude(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison(Displayed):
-    """The result of `compare`: policies at equal spend, at each budget."""
+    """The result of `compare`: policies at equal spend, at each budget.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The JSON file with all numbers.
+    runs : sequence of Runs
+        The runs of each policy.
+    rows : list of dict
+        One row for each budget and policy.
+    budget : float, optional
+        The budget per round at which policies are shown. By default one is chosen.
+    report : pathlib.Path, optional
+        A self-contained page with all figures.
+    """
 
     path: Path
-    """the JSON file with all numbers"""
     runs: Sequence[Runs]
     rows: list[dict[str, Any]]
-    """one row for each budget and policy"""
     budget: float | None = None
-    """the budget per round at which policies are shown; None: one is chosen"""
     report: Path | None = None
-    """a self-contained page with all figures"""
 
     @property
     def frame(self) -> pl.DataFrame:
@@ -204,8 +248,7 @@ class Comparison(Displayed):
     def money_for(
         self, accuracy: float, measure: str = "last"
     ) -> dict[str, Estimate | None]:
-        """Return the money per round that each policy needs for a mean accuracy over
-        seeds.
+        """Return the money per round that each policy needs for a mean accuracy.
 
         Parameters
         ----------
@@ -219,19 +262,21 @@ class Comparison(Displayed):
         dict
             The money of each policy with its 95 % interval over seeds; None if the
             budgets that were run do not determine it.
+
+        Raises
+        ------
+        SettingError
+            If the prices differ between the runs.
         """
-        if len({row["prices"] for row in self.rows}) > 1:
-            raise SettingError(
-                "money_for: prices differ between the runs; saved_against takes them"
-                " one by one"
-            )
+        self._check_prices("money_for", "saved_against takes them one by one")
         return money_for(self.rows, accuracy, measure)
 
     def saved_against(
         self, rival: str = "constant", measure: str = "last"
     ) -> list[Saving]:
-        """Return the money that every other policy needs for the rival's accuracy, at
-        each budget of the rival.
+        """Return the money that every other policy needs for the rival's accuracy.
+
+        There is a result for each budget of the rival.
 
         Parameters
         ----------
@@ -245,21 +290,57 @@ class Comparison(Displayed):
         list of Saving
             The money and its share of the rival's money, with 95 % intervals over
             seeds; only bounds if they are unknown.
+
+        Raises
+        ------
+        SettingError
+            If the rival was not compared.
         """
-        if rival not in (
-            names := list(dict.fromkeys(row["policy"] for row in self.rows))
-        ):
+        names = self._policies()
+        if rival not in names:
             raise SettingError(
                 f"rival = {shown(rival)}: was not compared; one of {', '.join(names)}"
             )
         return savings(self.rows, rival, measure)
 
+    def plot(self) -> "Figure":
+        """Return the figure of test accuracy against the money really spent.
+
+        Returns
+        -------
+        plotly.graph_objects.Figure
+            A line for each policy with its 80 % intervals, which displays itself in a
+            notebook; its method `write_html` saves it. The same figure in the report
+            can be saved as SVG or PNG.
+
+        Raises
+        ------
+        SettingError
+            If the prices differ between the runs, so that their money cannot be
+            compared.
+        """
+        self._check_prices("plot", "report.html shows them one by one")
+        names = self._policies()
+        saved = chosen_budget(savings(self.rows), self.budget)
+        return money_figure(money_panel(self.rows, names, saved), names)
+
+    def _policies(self) -> list[str]:
+        return list(dict.fromkeys(row["policy"] for row in self.rows))
+
+    def _check_prices(self, method: str, instead: str) -> None:
+        if len({row["prices"] for row in self.rows}) > 1:
+            raise SettingError(f"{method}: prices differ between the runs; {instead}")
+
     def render(self) -> list[RenderableType]:
         return comparison.comparison_tables(self.runs, self.rows, self.budget)
 
     def wide(self) -> list[RenderableType]:
-        """Return a table with all columns for each budget, and a sentence on which
-        policy is best.
+        """Return all columns for each budget, and which policy is best.
+
+        Returns
+        -------
+        list
+            Tables and a sentence, for `headgate.analysis.display.show`.
         """
         return comparison.wide_tables(self.runs)
 
@@ -267,23 +348,17 @@ class Comparison(Displayed):
 def conclude_comparison(
     runs: Sequence[RunFolder], folder: Path, command: str, budget: float | None
 ) -> Comparison:
-    """Write compare.json, compare.svg and report.html into `folder`; `budget` is the
-    one at which policies are shown.
-    """
-    from headgate.analysis.figures import draw_comparison
+    """Write compare.json and report.html into `folder`, and return the comparison.
 
+    `budget` is the one at which policies are shown.
+    """
     order = list(dict.fromkeys(name for run in runs for name in run.policies))
     found = sorted(read_runs(runs), key=lambda one: order.index(one.policy))
-    rows = comparison.rows(
-        found
-    )  # raises an error, before anything is written, if runs cannot be compared
+    # this raises an error, before anything is written, if runs cannot be compared
+    rows = comparison.rows(found)
+
     path = folder / "compare.json"
-    write_whole(
-        "comparison", path, as_json({**facts_of(command, runs), "rows": rows}).encode()
-    )
-    if comparison.one_price(found):
-        draw_comparison(
-            rows, chosen_budget(savings(rows), budget), folder / "compare.svg"
-        )
+    numbers = as_json({**facts_of(command, runs), "rows": rows})
+    write_whole("comparison", path, numbers.encode())
     page = write_report(runs, folder / "report.html", runs[0].target, found, budget)
     return Comparison(path, found, rows, budget, page)

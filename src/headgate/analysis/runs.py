@@ -8,7 +8,7 @@ the comparison, the page and the studies read runs through this module.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import pairwise
+from itertools import compress, pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,61 +24,77 @@ from headgate.records.reader import RunFolder
 from headgate.records.tables import CHANGED, Rows
 
 Ints = NDArray[np.int64]
+Key = tuple[str, int]
+"""a policy and a seed"""
 LEARNING = ("test_accuracy", "test_loss", "validation_accuracy", "train_loss")
 """metrics columns that have no meaning for a run whose model was lost"""
 MEASURES = ("best", "last", "mean")
 """names of the properties of `Runs` that summarise test accuracy, each one number from
 0 to 1 per seed
 """
-ROUNDING = 1e-9
-"""relative tolerance: a spend that exceeds C·T by less than this share counts as a
-rounding error
-"""
+BUDGET_ROUNDING = 1e-9
+"""a spend that exceeds C·T by less than this share counts as a rounding error"""
 REFERENCES = tuple(
     kind for kind, policy in KINDS.items() if issubclass(policy, NEVER_HELD)
 )
-"""kinds of policies that use knowledge or money that nobody has; they are shown but
-never ranked
-"""
+"""kinds of policies that are shown but never ranked: nobody has what they use"""
 
 
 @dataclass(frozen=True, eq=False)
 class Runs:
-    """The runs of one policy in one run folder, one run for each seed."""
+    """The runs of one policy in one run folder, one run for each seed.
+
+    Parameters
+    ----------
+    folder, policy : str
+        The names of the run folder and of the policy.
+    budget : float
+        The budget C of each round.
+    buffers : array
+        The buffer size B_m of each client, (M,).
+    rounds : int
+        The number of rounds T that were requested.
+    seeds : tuple of int
+        The seed of each run.
+    lost : array
+        Whether the model of each run diverged, (seeds,).
+    reached : array
+        The last round of each run, (seeds,); 0 if the run has not begun.
+    values : mapping
+        The metrics by column name, each (seeds, rounds of the farthest run); NaN where
+        a value is missing.
+    held : array, optional
+        The samples n_m(t) that each client holds in the runs that have begun, (runs,
+        rounds, M); None if not recorded.
+    kind : str
+        The kind of the policy; empty if it is its name.
+    data : str, optional
+        The kind of the data.
+    prices : str
+        A short description of the price process.
+    unit : str
+        The currency; empty if the recipe states none and the prices are not recorded
+        ones.
+    label : str
+        The name to show: the policy's name, preceded by the folder's name if several
+        folders are compared.
+    """
 
     folder: str
     policy: str
     budget: float
-    """the budget C of each round"""
     buffers: Ints
-    """the buffer size B_m of each client, (M,)"""
     rounds: int
-    """the number of rounds T that were requested"""
     seeds: tuple[int, ...]
     lost: NDArray[np.bool_]
-    """whether the model of each run diverged, (seeds,)"""
     reached: Ints
-    """the last round of each run, (seeds,); 0 if the run has not begun"""
     values: Mapping[str, Floats]
-    """the metrics by column name, each (seeds, rounds of the farthest run); NaN where a
-    value is missing
-    """
     held: Ints | None = None
-    """the samples n_m(t) that each client holds in the runs that have begun, (runs,
-    rounds, M); None if not recorded
-    """
     kind: str = ""
     data: str | None = None
     prices: str = ""
-    """a short description of the price process"""
     unit: str = ""
-    """the currency; empty if the recipe states none and the prices are not recorded
-    ones
-    """
     label: str = ""
-    """the name to show: the policy's name, preceded by the folder's name if several
-    folders are compared
-    """
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", self.label or self.policy)
@@ -95,8 +111,9 @@ class Runs:
 
     @cached_property
     def complete(self) -> int:
-        """The number of rounds that every run which has begun has reached; summaries of
-        a policy cover these rounds.
+        """The number of rounds that all runs which have begun have reached.
+
+        Summaries of a policy cover these rounds.
         """
         return int(self.reached[self.begun].min(initial=self.farthest))
 
@@ -105,11 +122,8 @@ class Runs:
         return bool((self.reached == self.rounds).all())
 
     def column(self, name: str) -> Floats:
-        """Return a metrics column of the runs that have begun, (runs, `complete`
-        rounds).
-        """
-        values = self.values[name][:, : self.complete]
-        return values if self.begun.all() else values[self.begun]
+        """Return a column of the runs that have begun, (runs, `complete` rounds)."""
+        return self.values[name][self.begun, : self.complete]
 
     @property
     def reference(self) -> bool:
@@ -133,44 +147,38 @@ class Runs:
         return np.asarray(np.nansum(self.values["spend"][self.begun], axis=1))
 
     def peak(self, name: str) -> int | None:
-        """Return the largest value of a column in any round and run; None if it was not
-        recorded.
-        """
-        values = self.column(name) if name in self.values else np.empty(0)
+        """Return the largest value of a column; None if it was not recorded."""
+        if name not in self.values:
+            return None
+        values = self.column(name)
         return int(np.nanmax(values)) if np.isfinite(values).any() else None
 
     @cached_property
     def peak_excess(self) -> int | None:
-        """The largest n_m(t) − B_m of any client, round and run; None if it was not
-        recorded.
-        """
+        """The largest n_m(t) − B_m of any client, round and run, if recorded."""
         return self.peak("excess")
+
+    @property
+    def money(self) -> float:
+        """The money C·T of a run, for all rounds that were requested."""
+        return self.budget * self.rounds
 
     @cached_property
     def runs_over_budget(self) -> int:
-        """The number of runs that spent more than C·T in total, where T is the
-        requested number of rounds.
-        """
-        return int(
-            (self.spent_in_all > self.budget * self.rounds * (1 + ROUNDING)).sum()
-        )
+        """The number of runs that spent more than C·T in total."""
+        limit = self.money * (1 + BUDGET_ROUNDING)
+        return int((self.spent_in_all > limit).sum())
 
     @property
     def dearest_share(self) -> float | None:
-        """The largest total spend of a run, as a share of C·T; None if the budget is
-        0.
-        """
-        return (
-            float(self.spent_in_all.max(initial=0.0)) / (self.budget * self.rounds)
-            if self.budget > 0
-            else None
-        )
+        """The largest total spend as a share of C·T; None if the budget is 0."""
+        if self.budget <= 0:
+            return None
+        return float(self.spent_in_all.max(initial=0.0)) / self.money
 
     @property
     def broken(self) -> str:
-        """The limits that any run broke, lost models included: "money", "memory",
-        "money and memory", or empty for none.
-        """
+        """The limits that any run broke, lost models included; empty for none."""
         return broken_limits(self.runs_over_budget, self.peak_excess)
 
     # learning, of the runs whose model was not lost
@@ -178,19 +186,21 @@ class Runs:
     @cached_property
     def learnt(self) -> tuple[int, ...]:
         """Seeds of the runs that have begun and whose model was not lost."""
-        return tuple(
-            seed
-            for seed, lost, begun in zip(self.seeds, self.lost, self.begun, strict=True)
-            if begun and not lost
-        )
+        return tuple(compress(self.seeds, self.kept))
+
+    @cached_property
+    def kept(self) -> NDArray[np.bool_]:
+        """Whether each run has begun and its model was not lost, (seeds,)."""
+        return self.begun & ~self.lost
 
     @property
     def lost_runs(self) -> int:
+        """The number of runs whose model was lost."""
         return int((self.lost & self.begun).sum())
 
     @cached_property
     def _accuracy(self) -> Floats:
-        return self.values["test_accuracy"][:, : self.complete][self.begun & ~self.lost]
+        return self.values["test_accuracy"][self.kept, : self.complete]
 
     @cached_property
     def t(self) -> Ints:
@@ -205,15 +215,17 @@ class Runs:
 
     @property
     def best(self) -> Floats:
-        """Highest test accuracy of each run, (learnt seeds,); empty if no round was
-        evaluated.
+        """Highest test accuracy of each run, (learnt seeds,).
+
+        It is empty if no round was evaluated.
         """
         return self.curve[:, -1] if self.t.size else np.empty(0)
 
     @property
     def last(self) -> Floats:
-        """Mean test accuracy over the evaluations in the last tenth of the rounds,
-        (learnt seeds,); no best round is picked.
+        """Mean test accuracy in the last tenth of the rounds, (learnt seeds,).
+
+        No best round is picked.
         """
         if not self.t.size:
             return np.empty(0)
@@ -239,47 +251,42 @@ class Runs:
 
 def broken_limits(runs_over_budget: int, excess: int | None) -> str:
     """Return the names of the broken limits as text; empty if none was broken.
+
     >>> broken_limits(2, 1), broken_limits(0, None)
     ('money and memory', '')
     """
-    return " and ".join(
-        ["money"] * (runs_over_budget > 0) + ["memory"] * ((excess or 0) > 0)
-    )
+    money = ["money"] if runs_over_budget > 0 else []
+    memory = ["memory"] if excess is not None and excess > 0 else []
+    return " and ".join(money + memory)
 
 
 # reading
 
 
 def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
-    """Return the runs of every policy of every run folder, in the order in which they
-    were run.
-    """
-    names = [
-        run.name for run in folders
-    ]  # folders of the same name in different places are numbered
-    names = [
-        name if names.count(name) == 1 else f"{name} ({names[: i + 1].count(name)})"
-        for i, name in enumerate(names)
-    ]
+    """Return the runs of every policy of every folder, in the order of the policies."""
     found = []
-    for run, name in zip(folders, names, strict=True):
+    for run, name in zip(folders, _names(folders), strict=True):
         metrics, held = run.rows("metrics"), run.rows("clients", "held")
-        own = [runs_of(run, policy, metrics, held=held) for policy in run.policies]
-        found += [
-            replace(
-                one,
-                folder=name,
-                label=f"{name}: {one.policy}" if len(folders) > 1 else "",
-            )
-            for one in own
-        ]
+        for policy in run.policies:
+            one = runs_of(run, policy, metrics, held=held)
+            label = f"{name}: {policy}" if len(folders) > 1 else ""
+            found.append(replace(one, folder=name, label=label))
     return found
 
 
+def _names(folders: Sequence[RunFolder]) -> list[str]:
+    """Return the names of folders; equal names in different places are numbered."""
+    names = [run.name for run in folders]
+    numbered = []
+    for i, name in enumerate(names):
+        number = names[: i + 1].count(name)
+        numbered.append(f"{name} ({number})" if names.count(name) > 1 else name)
+    return numbered
+
+
 def read_finished(paths: Sequence[Path]) -> list[Runs]:
-    """Return the runs of run folders; raise DataError if one of the runs is not
-    finished.
-    """
+    """Return the runs of run folders; raise DataError if a run is not finished."""
     found = read_runs([RunFolder.open(path) for path in paths])
     for one in found:
         if not one.finished:
@@ -298,8 +305,25 @@ def runs_of(
     columns: Sequence[str] = (),
     held: Rows | None = None,
 ) -> Runs:
-    """Return one policy's runs from tables in memory: `columns` of the metrics (all if
-    empty), and what clients hold.
+    """Return one policy's runs from tables in memory.
+
+    Parameters
+    ----------
+    run : RunFolder
+        The run folder, with its settings.
+    policy : str
+        One of its policies.
+    metrics : Rows
+        The rows of its metrics.
+    columns : sequence of str, optional
+        The columns of `metrics`; by default all that the run measures.
+    held : Rows, optional
+        The rows of what clients hold.
+
+    Returns
+    -------
+    Runs
+        The runs.
     """
     columns = columns or run.measured
     seeds = tuple(sorted(run.seeds))
@@ -307,30 +331,19 @@ def runs_of(
     metrics.check_whole(keys, f"{run.name}: metrics")
     reached = metrics.reached(keys)
     begun = [key for key, t in zip(keys, reached, strict=True) if t]
-    gone, last = run.lost, int(reached.max(initial=0))
+
+    gone = run.lost
     lost = np.array([key in gone for key in keys], dtype=bool)
-    table = np.full((len(keys), last, len(columns)), np.nan)
-    if begun:
-        table[reached > 0] = metrics.of(begun, last)
-    there = np.arange(last) < reached[:, None]
-    table[~there] = np.nan
-    values = {name: table[:, :, place] for place, name in enumerate(columns)}
-    if np.isnan(values["spend"][there]).any():
+    values = _values(metrics, begun, reached, columns)
+    played = np.arange(reached.max(initial=0)) < reached[:, None]
+    if np.isnan(values["spend"][played]).any():
         raise DataError(f"{run.name}: metrics of policy {policy}: spend is empty")
-    if lost.any():
-        values |= {
-            name: np.where(lost[:, None], np.nan, values[name])
-            for name in LEARNING
-            if name in values
-        }
-    # what clients hold, up to the last round that every run has recorded; None if some
-    # run has recorded none
-    recorded = (
-        int(held.reached(begun).min(initial=reached[reached > 0].min()))
-        if held is not None and begun
-        else 0
-    )
+    for name in LEARNING:
+        if name in values:
+            values[name][lost] = np.nan
+
     settings = run.config.get("policies", {}).get(policy, {})
+    kind = settings.get("kind", policy) if isinstance(settings, dict) else policy
     return Runs(
         folder=run.name,
         policy=policy,
@@ -341,26 +354,47 @@ def runs_of(
         lost=lost,
         reached=reached,
         values=values,
-        held=held.of(begun, recorded) if held is not None and recorded else None,
-        kind=settings.get("kind", policy) if isinstance(settings, dict) else policy,
+        held=_held(held, begun, reached),
+        kind=kind,
         data=run.kind("data"),
         prices=prices_text(run.config.get("prices")),
         unit=unit_of(run.config),
     )
 
 
+def _values(
+    metrics: Rows, begun: Sequence[Key], reached: Ints, columns: Sequence[str]
+) -> dict[str, Floats]:
+    """Return the columns, each (seeds, rounds), NaN after the last round of a run."""
+    last = int(reached.max(initial=0))
+    table = np.full((reached.size, last, len(columns)), np.nan)
+    if begun:
+        table[reached > 0] = metrics.of(begun, last)
+    table[np.arange(last) >= reached[:, None]] = np.nan
+    return {name: table[:, :, place] for place, name in enumerate(columns)}
+
+
+def _held(held: Rows | None, begun: Sequence[Key], reached: Ints) -> Ints | None:
+    """Return what clients hold up to the last round that every run has recorded."""
+    if held is None or not begun:
+        return None
+    played = int(reached[reached > 0].min())
+    recorded = int(held.reached(begun).min(initial=played))
+    return held.of(begun, recorded) if recorded else None
+
+
 # differences
 
 
 def gaps(ours: Runs, other: Runs, measure: str = "best") -> Floats:
-    """Return our measure minus the other's for each seed that both have learnt, with
-    the same prices and samples, (seeds,). The array is empty if the two were evaluated
-    in different rounds, because more evaluations give a higher best accuracy."""
-    both = (
-        [seed for seed in ours.learnt if seed in other.learnt]
-        if np.array_equal(ours.t, other.t)
-        else []
-    )
+    """Return our measure minus the other's for each seed that both have learnt.
+
+    These have the same prices and samples. The array is empty if the two were evaluated
+    in different rounds, because more evaluations give a higher best accuracy.
+    """
+    both = []
+    if np.array_equal(ours.t, other.t):
+        both = [seed for seed in ours.learnt if seed in other.learnt]
     return ours.of_seeds(both).measure(measure) - other.of_seeds(both).measure(measure)
 
 
@@ -382,20 +416,28 @@ RECOVERED = 0.9
 
 
 class Dip(NamedTuple):
-    """The fall of one run's accuracy after one change."""
+    """The fall of one run's accuracy after one change.
+
+    Parameters
+    ----------
+    change : int
+        The round in which the change begins.
+    depth : float
+        Accuracy before the change minus the lowest accuracy after it; 0 if accuracy
+        does not fall.
+    length : int
+        Rounds until `RECOVERED` of the depth is regained, or else until the next change
+        or the end.
+    money : float
+        Money spent in the rounds of the dip.
+    recovered : bool
+        Whether it was regained.
+    """
 
     change: int
-    """the round in which the change begins"""
     depth: float
-    """accuracy before the change minus the lowest accuracy after it; 0 if accuracy does
-    not fall
-    """
     length: int
-    """rounds until `RECOVERED` of the depth is regained, or else until the next change
-    or the end
-    """
     money: float
-    """money spent in the rounds of the dip"""
     recovered: bool
 
 
@@ -411,43 +453,37 @@ def begins(changed: Floats) -> Ints:
 
 
 def dips_of(accuracy: Floats, spend: Floats, changed: Floats) -> list[Dip]:
-    """Return the dips of one run; accuracy is NaN without evaluation. Changes that lack
-    one before or after are left out.
+    """Return the dips of one run; accuracy is NaN without evaluation.
+
+    Changes without an evaluation before or after them are left out.
     """
     edges = [*begins(changed).tolist(), len(accuracy) + 1]
     evaluated = np.flatnonzero(np.isfinite(accuracy)) + 1
     found = []
     for change, until in pairwise(edges):
-        before, after = (
-            evaluated[evaluated < change],
-            evaluated[(evaluated >= change) & (evaluated < until)],
-        )
+        before = evaluated[evaluated < change]
+        after = evaluated[(evaluated >= change) & (evaluated < until)]
         if not before.size or not after.size:
             continue
+
         level, seen = accuracy[before[-1] - 1], accuracy[after - 1]
-        least = int(seen.argmin())
-        depth = max(float(level - seen[least]), 0.0)
-        back = (
-            after[least:][seen[least:] >= level - (1 - RECOVERED) * depth]
-            if depth
-            else after[:1]
-        )
-        end = (int(back[0]) if depth else change) if back.size else until
-        found.append(
-            Dip(
-                change,
-                depth,
-                end - change,
-                float(spend[change - 1 : end - 1].sum()),
-                bool(back.size),
-            )
-        )
+        lowest = int(seen.argmin())
+        depth = max(float(level - seen[lowest]), 0.0)
+        end, recovered = change, True
+        if depth:
+            regained = seen[lowest:] >= level - (1 - RECOVERED) * depth
+            back = after[lowest:][regained]
+            recovered = bool(back.size)
+            end = int(back[0]) if recovered else until
+        money = float(spend[change - 1 : end - 1].sum())
+        found.append(Dip(change, depth, end - change, money, recovered))
     return found
 
 
 def changes_in(one: Runs) -> list[int]:
-    """Return the rounds in which a change begins in every run of a policy; empty if the
-    world does not change.
+    """Return the rounds in which a change begins in every run of a policy.
+
+    The list is empty if the world does not change.
     """
     if CHANGED not in one.values or not one.complete:
         return []
@@ -457,40 +493,45 @@ def changes_in(one: Runs) -> list[int]:
 
 @dataclass(frozen=True)
 class Dips:
-    """The dips of a policy's runs whose model was not lost."""
+    """The dips of a policy's runs whose model was not lost.
+
+    Parameters
+    ----------
+    by_seed : dict
+        One value per seed: `daily` is the mean accuracy on the current concepts over
+        the evaluated rounds; `depth`, `length` and `money` are means over the changes
+        of a run, NaN if the run saw none.
+    count : int
+        The number of dips in all runs.
+    recovered : int
+        The number of dips that ended before the next change.
+    """
 
     by_seed: dict[str, Floats]
-    """one value per seed: `daily` is the mean accuracy on the current concepts over the
-    evaluated rounds; `depth`, `length` and `money` are means over the changes of a run,
-    NaN if the run saw none"""
     count: int
-    """the number of dips in all runs"""
     recovered: int
-    """the number of dips that ended before the next change"""
 
 
 def summary_of_dips(one: Runs) -> Dips | None:
-    """Return the dips up to the round that all runs have reached; None if the world
-    does not change or no dip was found.
-    """
+    """Return the dips up to the round that all runs have reached; None without dips."""
     if CHANGED not in one.values:
         return None
-    kept = one.begun & ~one.lost
     accuracy, spend, changed = (
-        one.values[name][kept, : one.complete]
+        one.values[name][one.kept, : one.complete]
         for name in ("test_accuracy", "spend", CHANGED)
     )
-    runs = [*map(dips_of, accuracy, spend, changed)]
+    runs = [dips_of(*each) for each in zip(accuracy, spend, changed, strict=True)]
     every = [dip for dips in runs for dip in dips]
     if not every:
         return None
-    means = [
-        np.mean([dip[1:4] for dip in dips], axis=0) if dips else np.full(3, np.nan)
-        for dips in runs
-    ]
-    by_seed = dict(zip(("depth", "length", "money"), np.transpose(means), strict=True))
-    return Dips(
-        {"daily": np.nanmean(accuracy, axis=1), **by_seed},
-        len(every),
-        sum(dip.recovered for dip in every),
-    )
+
+    means = np.full((len(runs), 3), np.nan)
+    for row, dips in zip(means, runs, strict=True):
+        if dips:
+            row[:] = np.mean(
+                [(dip.depth, dip.length, dip.money) for dip in dips], axis=0
+            )
+    depth, length, money = means.T
+    daily = np.nanmean(accuracy, axis=1)
+    by_seed = {"daily": daily, "depth": depth, "length": length, "money": money}
+    return Dips(by_seed, len(every), sum(dip.recovered for dip in every))

@@ -121,81 +121,79 @@ class Frontier:
 
 
 def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], int]:
-    """Return each policy's frontier over the seeds that all policies have learnt at all
-    budgets, and the number of seeds.
+    """Return the frontier of each policy with several budgets, and the number of seeds.
+
+    The seeds are those that all policies have learnt at all budgets.
     """
-    own = [
+    known = [
         row
         for row in rows
         if not row["reference"] and row["learnt"] and row.get(f"{measure}_by_seed")
     ]
-    seeds = (
-        sorted(set.intersection(*(set(row["learnt"]) for row in own))) if own else []
-    )
+    if not known:
+        return {}, 0
+    seeds = sorted(set.intersection(*(set(row["learnt"]) for row in known)))
+    known.sort(key=lambda row: row["spend"])
+
     made = {}
-    for name, each in grouped(
-        sorted(own, key=lambda row: row["spend"]), lambda row: str(row["policy"])
-    ).items():
-        money, by_seed = (
-            [row["spend"] for row in each],
-            [_by_seed(row, measure) for row in each],
-        )
-        if len(set(money)) > 1:
-            made[name] = Frontier(
-                np.array(money),
-                np.array([[values[seed] for values in by_seed] for seed in seeds]),
-            )
+    for name, own in grouped(known, lambda row: str(row["policy"])).items():
+        money = np.array([row["spend"] for row in own])
+        values = [_by_seed(row, measure) for row in own]
+        by_seed = np.array([[each[seed] for each in values] for seed in seeds])
+        if len(set(money.tolist())) > 1:
+            made[name] = Frontier(money, by_seed)
     return made, len(seeds)
 
 
 def savings(
     rows: Sequence[Row], rival: str = "constant", measure: str = "last"
 ) -> list[Saving]:
-    """Return what each other policy needs for the rival's accuracy, for each kind of
-    price and budget of the rival.
+    """Return what each other policy needs for the rival's accuracy.
 
-    Means are over the seeds that all policies have learnt. The interval is the 95 %
-    percentile interval over seeds drawn with replacement, the same draw for all
-    policies and budgets, expanded for few seeds (Hesterberg 2015).
+    There is a result for each kind of price and each budget of the rival. Means are
+    over the seeds that all policies have learnt. The interval is the 95 % percentile
+    interval over seeds drawn with replacement, the same draw for all policies and
+    budgets, expanded for few seeds (Hesterberg 2015).
     """
-    found: list[Saving] = []
-    for prices in dict.fromkeys(row["prices"] for row in rows):
-        own = [row for row in rows if row["prices"] == prices]
-        curves, seeds = (
-            frontiers(own, measure)
-            if any(row["policy"] == rival for row in own)
-            else ({}, 0)
-        )
-        if rival not in curves or not seeds:
-            continue
-        weights = _weights(seeds)
-        accuracies = {name: curve.accuracy(weights) for name, curve in curves.items()}
-        levels = accuracies[rival]
-        budgets = sorted(
-            (row["spend"], row["budget"]) for row in own if row["policy"] == rival
-        )
-        for at, (spend, budget) in enumerate(budgets):
-            for name, curve in curves.items():
-                if name != rival:
-                    accuracy = float(levels[0, at])
-                    money, ends = _needed(
-                        curve, accuracies[name], levels[:, at], seeds, spend
-                    )
-                    unit = str(own[0].get("unit") or "")
-                    found.append(
-                        Saving(
-                            name,
-                            rival,
-                            measure,
-                            prices,
-                            unit,
-                            budget,
-                            accuracy,
-                            spend,
-                            money,
-                            ends,
-                        )
-                    )
+    by_price = grouped(rows, lambda row: row["prices"])
+    return [
+        saving
+        for own in by_price.values()
+        if any(row["policy"] == rival for row in own)
+        for saving in _savings_at_price(own, rival, measure)
+    ]
+
+
+def _savings_at_price(own: Sequence[Row], rival: str, measure: str) -> list[Saving]:
+    """Return the savings of rows that all have the same prices."""
+    curves, seeds = frontiers(own, measure)
+    if rival not in curves or not seeds:
+        return []
+
+    weights = _weights(seeds)
+    accuracies = {name: curve.accuracy(weights) for name, curve in curves.items()}
+    levels = accuracies.pop(rival)
+    unit = str(own[0].get("unit") or "")
+    rows = [row for row in own if row["policy"] == rival]
+    budgets = sorted((row["spend"], row["budget"]) for row in rows)
+
+    found = []
+    for at, (spend, budget) in enumerate(budgets):
+        for name, known in accuracies.items():
+            money, ends = _needed(curves[name], known, levels[:, at], seeds, spend)
+            saving = Saving(
+                policy=name,
+                rival=rival,
+                measure=measure,
+                prices=own[0]["prices"],
+                unit=unit,
+                budget=budget,
+                accuracy=float(levels[0, at]),
+                rival_money=spend,
+                money=money,
+                ends=ends,
+            )
+            found.append(saving)
     return found
 
 
@@ -255,20 +253,39 @@ def _needed(
     least, need = float(curve.money[0]), float(needs[0])
     if need == math.inf:
         return None, (float(curve.money[-1]), math.inf)
+    if seeds == 1 and need == 0:
+        return None, (0.0, least)
     if seeds == 1:
-        return (Estimate(need), (need, need)) if need else (None, (0.0, least))
-    tail = 0.5 * math.erfc(
-        t_quantile(seeds - 1, DECIDED) * math.sqrt(seeds / (seeds - 1)) / math.sqrt(2)
-    )  # of a normal value
-    low, high = (
-        float(end) for end in np.quantile(needs[1:], [tail, 1 - tail], method="nearest")
-    )
+        return Estimate(need), (need, need)
+
+    tail = expanded_tail(seeds)
+    ends = np.quantile(needs[1:], [tail, 1 - tail], method="nearest")
+    low, high = ends.tolist()
     if need == 0:
         return None, (0.0, max(high, least))
     low = max(low, least)
     if high == math.inf or (beside is not None and high - low > WIDE * beside):
         return None, (low, high)
     return Estimate(need, low, high, seeds), (low, high)
+
+
+def expanded_tail(seeds: int) -> float:
+    """Return the share of resamples that lie beyond each end of a 95 % interval.
+
+    For few seeds the percentile interval of the bootstrap is too narrow: resampled
+    means have only (n − 1)/n of the unbiased variance, and their tails are those of a
+    normal value, not of Student's t. The expanded interval of Hesterberg (2015), "What
+    Teachers Should Know About the Bootstrap", The American Statistician 69 (4), takes
+    both into account: its ends are the quantiles of the resamples at α and 1 − α, where
+    a standard normal value exceeds √(n/(n − 1)) times Student's quantile with
+    probability α.
+
+    >>> round(expanded_tail(10), 4), round(expanded_tail(1000), 4)
+    (0.0086, 0.0248)
+    """
+    student_quantile = t_quantile(seeds - 1, DECIDED)
+    expanded = student_quantile * math.sqrt(seeds / (seeds - 1))
+    return 0.5 * math.erfc(expanded / math.sqrt(2))
 
 
 # in words

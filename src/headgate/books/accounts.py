@@ -5,13 +5,12 @@ This file does not depend on Flower or on a model. The ledger in memory always e
 the replay of the store.
 """
 
-import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -22,25 +21,23 @@ from headgate.books.ledger_store import (
     Event,
     LedgerStore,
     Ordered,
+    RoundResult,
     RoundRow,
     month_of,
     months_between,
     now,
 )
 from headgate.books.messages import NO_LIMIT, Ahead, Order, Receipt
-from headgate.books.rules import stated, stated_choice
 from headgate.control.amendments import Amendment
 from headgate.control.controller import Controller
-from headgate.control.policies.budgeted.purse import kept_back
-from headgate.control.policies.references import held
 from headgate.control.policy import AdmissionPolicy
-from headgate.control.prices import PriceProcess
 from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import Floats, Ints, Ledger, Losses, Orders, Report, System
 from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
 from headgate.escaping import one_line
-from headgate.experiment import Experiment
-from headgate.registry import SELECTION, Unnamed, table_of
+
+if TYPE_CHECKING:
+    from headgate.control.prices import PriceProcess
 
 MONTHS_AHEAD = 12
 """the most months that the date of a round may be after the latest one"""
@@ -85,29 +82,6 @@ class OpenRound:
         if self.limit is not None:
             first = max(first, last - int(self.limit[client]))
         return last - first
-
-
-def check_playable(experiment: Experiment) -> tuple[str, str, str]:
-    """Return (rule, settings, choice) for the fields of an order; refuse experiments
-    that cannot run on Flower.
-    """
-    if len(experiment.policies) != 1 or len(experiment.seeds) != 1:
-        found = (
-            f"run.policies = {list(experiment.policies)}, run.seeds ="
-            f" {len(experiment.seeds)}"
-        )
-        raise SettingError(f"{found}: a run on Flower has one policy and one seed")
-    ((name, policy),) = experiment.policies.items()
-    which = "retention"
-    try:
-        rule = stated(policy.retention(experiment.system))
-        which = "buying"
-        return *rule, stated_choice(experiment)
-    except Unnamed as error:
-        raise Unnamed(
-            f"policies.{name}: clients on Flower must know its {which} rule by name:"
-            f" {error}"
-        ) from None
 
 
 class Closings(NamedTuple):
@@ -246,6 +220,8 @@ class Accounts:
         fixed: Mapping[str, Any] = MappingProxyType({}),
         name: str = "",
     ) -> None:
+        from headgate.control.policies.references import held
+
         self.store, self.seed, self.looks = store, seed, looks
         self.policy = name or type(policy).__name__.lower()
         self.fixed = {"seed": seed, **fixed}
@@ -291,31 +267,6 @@ class Accounts:
         """The ledger after the last settled round."""
         return self.standing.ledger
 
-    @classmethod
-    def of(cls, experiment: Experiment, store: LedgerStore) -> "Accounts":
-        """Return the accounts of an experiment, which must have one policy and one
-        seed.
-        """
-        rule, settings, choice = check_playable(experiment)
-        ((name, policy),), seed = experiment.policies.items(), int(experiment.seeds[0])
-        asks = policy.hears or bool(experiment.training.losses)
-        fixed = {
-            "rule": rule,
-            "settings": settings,
-            "losses": asks,
-            "choice": choice,
-            "late": experiment.data.late,
-        }
-        return cls(
-            store,
-            experiment.system,
-            policy,
-            seed,
-            experiment.data.price_of_looks(policy.selection),
-            fixed,
-            name,
-        )
-
     @property
     def system(self) -> System:
         """The system with all amendments so far."""
@@ -325,13 +276,6 @@ class Accounts:
     def left(self) -> set[int]:
         """The clients that have left."""
         return set() if self.system.amended is None else set(self.system.amended.left)
-
-    @property
-    def looks_at_samples(self) -> bool:
-        """Whether clients need the model to decide which samples they drop or buy."""
-        policy = self.controller.policy
-        choice = policy.selection if self.fixed.get("choice") else None
-        return bool(policy.retention(self.system).scores or (choice and choice.looks))
 
     @property
     def t(self) -> int:
@@ -526,7 +470,7 @@ class Accounts:
             raise LedgerError(f"{path}: a client holds more than its buffer")
 
     def rest(
-        self, prices: PriceProcess, rounds: int | None = None, runs: int = 100
+        self, prices: "PriceProcess", rounds: int | None = None, runs: int = 100
     ) -> dict[str, tuple[float, float, float]]:
         """Simulate the remaining rounds under `prices`; return the mean and the 5 % and
         95 % quantiles over `runs` paths.
@@ -562,6 +506,8 @@ class Accounts:
         """Return the most that open orders may cost, plus the most that rounding may
         add for any sequence of answers.
         """
+        from headgate.control.policies.budgeted.purse import kept_back
+
         open_, system = self.store.outstanding(), self.system
         overdraft = getattr(self.controller.policy, "overdraft", 0.0)
         amounts = np.concatenate(
@@ -594,22 +540,7 @@ class Accounts:
             limit=NO_LIMIT if now.limit is None else int(now.limit[client]),
             acknowledged=min(unheard, default=now.t) - 1,
             train=train,
-            **{**self.fixed, "choice": self._choice(now, client)},
-        )
-
-    def _choice(self, now: OpenRound, client: int) -> str:
-        """Return the `choice` field of an order; a selection that uses losses states
-        its rule for the present round.
-        """
-        choice, rule = (
-            str(self.fixed.get("choice", "")),
-            self.controller.policy.selection,
-        )
-        if not choice or rule is None or not rule.listens:
-            return choice
-        looks = bool(rule.looking(now.before)[0, client])
-        return json.dumps(
-            {**json.loads(choice), "rule": table_of(SELECTION, rule.now(looks))}
+            **self.fixed,
         )
 
     def judge(self, now: OpenRound, order: Order, receipt: Receipt | Ahead) -> Answer:
@@ -676,86 +607,45 @@ class Accounts:
         """
         closed, corrected = list[Ordered](), list[Ordered]()
         clients, events = list[ClientRow](), list[Event]()
-        away = [
-            *(row.client for row in self.clients.values() if row.quarantined),
-            *self.left,
-        ]  # their orders do not stay open
+        released = [row.client for row in self.clients.values() if row.quarantined]
+        released += self.left
         for answer in answers:
-            row, receipt = self.client(answer.client), answer.receipt
-            caught = answer.offence and row.offences + 1 >= offences
-            if answer.reason is not None:
-                events.append(
-                    Event(
-                        now.t,
-                        answer.client,
-                        "rejected" if answer.offence else "failed",
-                        answer.reason,
-                    )
-                )
-            elif receipt is not None:
-                if receipt.lost > row.lost:
-                    gone = f"{receipt.lost - row.lost} samples of a store that is gone"
-                    events.append(Event(now.t, answer.client, "lost", gone))
-                if (
-                    gone_now := max(
-                        receipt.withdrawn - row.withdrawn, receipt.erased - row.erased
-                    )
-                ) > 0:
-                    events.append(
-                        Event(
-                            now.t,
-                            answer.client,
-                            "withdrawn",
-                            f"{gone_now} samples that it held",
-                        )
-                    )
-                if receipt.note:
-                    events.append(Event(now.t, answer.client, "short", receipt.note))
-                names = ("lost", "withdrawn", "erased", "distinct", "uses", "squares")
-                row = row._replace(
-                    heard=now.t, **{name: getattr(receipt, name) for name in names}
-                )
+            before = self.client(answer.client)
+            caught = answer.offence and before.offences + 1 >= offences
+            after = _after_answer(now.t, before, answer, caught)
+            clients.append(after)
+            events += _reported(now.t, before, answer)
             if answer.closes is not None and (answer.reason is None or caught):
                 closed += answer.closes.closed
                 corrected += answer.closes.corrected
                 events += _late(now.t, answer.closes)
             elif caught:
-                away.append(answer.client)
-            if answer.offence:
-                row = row._replace(offences=row.offences + 1, quarantined=caught)
+                released.append(answer.client)
             if caught:
-                events.append(
-                    Event(
-                        now.t,
-                        answer.client,
-                        "quarantined",
-                        f"after {row.offences} offences",
-                    )
-                )
-            clients.append(row)
-        for client in away:
+                why = f"after {after.offences} offences"
+                events.append(Event(now.t, answer.client, "quarantined", why))
+
+        for client in released:  # so that their money is available again
             open_ = sorted(now.outstanding.get(client, {}).values())
-            closed += (
-                rows := [row._replace(admitted=0, learned=now.t) for row in open_]
-            )
-            if rows:  # their money is available again
-                ordered, rounds = (
-                    sum(row.ordered for row in rows),
-                    ", ".join(str(row.round) for row in rows),
-                )
-                events.append(
-                    Event(
-                        now.t,
-                        client,
-                        "released",
-                        f"{ordered} samples ordered in rounds {rounds}",
-                    )
-                )
-        after = self.standing.after_round(
+            if open_:
+                closed += [row._replace(admitted=0, learned=now.t) for row in open_]
+                events.append(_released(now.t, client, open_))
+
+        after_round = self.standing.after_round(
             now.orders, [*closed, *corrected], losses, now.month
         )
-        known = {**self.clients, **{row.client: row for row in clients}}
-        return Settlement(now, after, closed, corrected, clients, events, known, losses)
+        return Settlement(
+            ledger=after_round.ledger,
+            paid=after_round.paid,
+            closed=closed,
+            corrected=corrected,
+            clients=clients,
+            events=events,
+            now=now,
+            after=after_round,
+            known={**self.clients, **{row.client: row for row in clients}},
+            losses=losses,
+        )
 
     def commit(
         self,
@@ -778,29 +668,62 @@ class Accounts:
 
 
 @dataclass(frozen=True, eq=False)
-class Settlement:
+class Settlement(RoundResult):
     """The result of a round and its answers, ready to be written."""
 
     now: OpenRound
     after: Standing
     """the accounts after the round"""
-    closed: list[Ordered]
-    corrected: list[Ordered]
-    clients: list[ClientRow]
-    events: list[Event]
     known: dict[int, ClientRow]
     """all clients that have ever answered, with their state after the round"""
     losses: Losses | None = None
 
-    @property
-    def ledger(self) -> Ledger:
-        """The ledger after the round."""
-        return self.after.ledger
 
-    @property
-    def paid(self) -> Decimal:
-        """The exact sum of all that is spent after the round."""
-        return self.after.paid
+def _after_answer(t: int, row: ClientRow, answer: Answer, caught: bool) -> ClientRow:
+    """Return the state of a client after its answer in round t; `caught` tells that it
+    comes into quarantine.
+    """
+    receipt = answer.receipt
+    if receipt is not None and answer.reason is None:
+        row = row._replace(
+            heard=t,
+            lost=receipt.lost,
+            withdrawn=receipt.withdrawn,
+            erased=receipt.erased,
+            distinct=receipt.distinct,
+            uses=receipt.uses,
+            squares=receipt.squares,
+        )
+    if answer.offence:
+        row = row._replace(offences=row.offences + 1, quarantined=caught)
+    return row
+
+
+def _reported(t: int, before: ClientRow, answer: Answer) -> Iterable[Event]:
+    """Yield the events that an answer reports; `before` is the client's state before
+    it.
+    """
+    client, receipt = answer.client, answer.receipt
+    if answer.reason is not None:
+        kind = "rejected" if answer.offence else "failed"
+        yield Event(t, client, kind, answer.reason)
+        return
+    if receipt is None:
+        return
+    lost = receipt.lost - before.lost
+    if lost > 0:
+        yield Event(t, client, "lost", f"{lost} samples of a store that is gone")
+    gone = max(receipt.withdrawn - before.withdrawn, receipt.erased - before.erased)
+    if gone > 0:
+        yield Event(t, client, "withdrawn", f"{gone} samples that it held")
+    if receipt.note:
+        yield Event(t, client, "short", receipt.note)
+
+
+def _released(t: int, client: int, orders: Collection[Ordered]) -> Event:
+    ordered = sum(row.ordered for row in orders)
+    rounds = ", ".join(str(row.round) for row in orders)
+    return Event(t, client, "released", f"{ordered} samples ordered in rounds {rounds}")
 
 
 def _late(t: int, closes: Closings) -> Iterable[Event]:
@@ -1112,7 +1035,8 @@ def reserve(outstanding: Iterable[Ordered], money: Callable[[float], M] = float)
     and a sample is bought on only one of them. In the worst case, each sample was
     bought on the most expensive order that includes it.
 
-    >>> reserve([Ordered(1, 0, 5, 0, 2.0), Ordered(2, 0, 8, 0, 1.0), Ordered(2, 1, 1, 0, 1.0)])
+    >>> client_0 = [Ordered(1, 0, 5, 0, 2.0), Ordered(2, 0, 8, 0, 1.0)]
+    >>> reserve([*client_0, Ordered(2, 1, 1, 0, 1.0)])
     14.0
     """
     cost, by_client = money(0.0), defaultdict[int, list[Ordered]](list)

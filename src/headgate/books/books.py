@@ -7,7 +7,7 @@ from dataclasses import fields, replace
 from datetime import date
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,20 +28,21 @@ from headgate.books.border import (
 )
 from headgate.books.ledger_store import LEDGER, LedgerStore, moment
 from headgate.books.messages import LARGEST, Order, Receipt
-from headgate.books.statement import Statement, backup, statement
 from headgate.control.amendments import Amendment
 from headgate.control.checks import optional, whole_number
 from headgate.control.checks import path as checked_path
 from headgate.control.controller import Controller
-from headgate.control.policies.references import held
 from headgate.control.policy import AdmissionPolicy, check_is_policy
-from headgate.control.prices import PriceProcess
 from headgate.control.supply import Supply
 from headgate.control.types import Ledger, System
 from headgate.errors import DataError, LedgerError, SettingError
 from headgate.escaping import shown
 from headgate.limits import CLIENTS, ROUNDS, SAMPLES
 from headgate.writing import FolderLock, clear_partial
+
+if TYPE_CHECKING:
+    from headgate.books.statement import Statement
+    from headgate.control.prices import PriceProcess
 
 NEVER = 2**31
 """number of offences before a quarantine, so large that no client is ever in quarantine
@@ -51,32 +52,54 @@ NEVER = 2**31
 class Purchase(NamedTuple):
     """The samples that one client may admit in a round, and the samples that it must
     hold afterwards.
+
+    Parameters
+    ----------
+    client : int
+        The client.
+    round : int
+        The round.
+    samples : int
+        The most new samples to admit.
+    price : float
+        Price of each new sample.
+    first : int
+        First admission that the client then holds, if its retention rule is a window;
+        it holds first..last−1.
+    last : int
+        Number of samples that the client has ever admitted after this purchase.
+        Repeating a purchase admits nothing twice.
+    oldest : int
+        Admission before which the client holds no sample, however few it admits.
     """
 
     client: int
     round: int
     samples: int
-    """the most new samples to admit"""
     price: float
-    """price of each new sample"""
     first: int
-    """first admission that the client then holds, if its retention rule is a window; it
-    holds first..last−1
-    """
     last: int
-    """number of samples that the client has ever admitted after this purchase;
-    repeating a purchase admits nothing twice
-    """
     oldest: int
-    """admission before which the client holds no sample, however few it admits"""
 
     def held(self, position: int) -> range:
-        """Return the admissions that a client holds after it has ever admitted
-        `position` samples.
+        """Return the admissions that a client holds after a report.
+
+        Parameters
+        ----------
+        position : int
+            Number of samples that the client has ever admitted.
+
+        Returns
+        -------
+        range
+            Their numbers, counted from 0.
 
         Examples
         --------
-        >>> Purchase(0, 4, samples=5, price=2.0, first=5, last=15, oldest=0).held(12)       # three less than was ordered
+        Three samples fewer than were ordered:
+
+        >>> order = Purchase(0, 4, samples=5, price=2.0, first=5, last=15, oldest=0)
+        >>> order.held(12)
         range(2, 12)
         """
         return range(max(self.oldest, self.first - (self.last - position)), position)
@@ -110,10 +133,15 @@ class Books:
     --------
     >>> from tempfile import mkdtemp
     >>> from headgate.control.policies import Headgate
-    >>> books = Books(mkdtemp(), System([8, 9, 10], budget=20.0, horizon=100), Headgate())
+    >>> system = System([8, 9, 10], budget=20.0, horizon=100)
+    >>> books = Books(mkdtemp(), system, Headgate())
     >>> [(each.client, each.samples) for each in books.begin(3.0, present=[0, 2])]
     [(0, 8), (2, 10)]
-    >>> books.settle({0: 8, 2: 7})                       # client 2 delivered three samples less, and is not charged for them
+
+    Client 2 delivers three samples fewer than it was asked for, and is not charged for
+    them:
+
+    >>> books.settle({0: 8, 2: 7})
     >>> books.statement().spent
     Decimal('45.0')
     """
@@ -126,6 +154,9 @@ class Books:
         seed: int = 0,
         offences: int | None = None,
     ) -> None:
+        # a policy is of a module that is loaded already; this one need not be before
+        from headgate.control.policies.references import held
+
         path = checked_path("Books: folder", folder)
         if not isinstance(system, System):
             raise SettingError(
@@ -142,15 +173,15 @@ class Books:
         Controller(
             system, limited, 1, np.array([seed])
         )  # refuses what cannot be before anything is on disk
-        self._held = FolderLock()
+        self._lock = FolderLock()
         try:
             self._store = LedgerStore(path / LEDGER)
-            self._held.callback(self._store.close)
-            self._held.take(path, path)
+            self._lock.callback(self._store.close)
+            self._lock.take(path, path)
             clear_partial(path)
             self._accounts = Accounts(self._store, system, limited, seed)
         except BaseException:
-            self._held.close()
+            self._lock.close()
             raise
         self._now: OpenRound | None = None
         self._orders: dict[int, Order] = {}
@@ -314,7 +345,7 @@ class Books:
         self._now = None
 
     def check(self, client: int, report: Delivery) -> int:
-        """Return how many samples a client holds after its report. Write nothing.
+        """Check a report without settling the round. Write nothing.
 
         Parameters
         ----------
@@ -322,6 +353,11 @@ class Books:
             The client that reports.
         report : Delivery
             Its report.
+
+        Returns
+        -------
+        int
+            Number of samples that the client holds after its report.
 
         Raises
         ------
@@ -462,7 +498,7 @@ class Books:
             self._accounts.amend(change, author, reason, order, name)
 
     def rest(
-        self, prices: PriceProcess, rounds: int | None = None
+        self, prices: "PriceProcess", rounds: int | None = None
     ) -> dict[str, tuple[float, float, float]]:
         """Return a forecast of the remaining rounds.
 
@@ -478,7 +514,15 @@ class Books:
         dict
             `spend`, `samples` and `left`, each with the mean and the 5 % and 95 %
             quantiles over 100 simulated paths.
+
+        Raises
+        ------
+        SettingError
+            If an argument is not what it must be, or `rounds` is left out where the
+            horizon is open.
         """
+        from headgate.control.prices import PriceProcess
+
         if not isinstance(prices, PriceProcess):
             raise SettingError(
                 f"rest: prices = {shown(prices)}: must be prices, as"
@@ -488,14 +532,26 @@ class Books:
             prices, optional(whole_number, "rest: rounds", rounds, 1, ROUNDS)
         )
 
-    def statement(self) -> Statement:
-        """Return the statement: one line for each order, the amendments and the totals,
-        in exact decimal numbers.
+    def statement(self) -> "Statement":
+        """Return the statement of the accounts.
+
+        Returns
+        -------
+        Statement
+            One line for each order, the amendments and the totals, in exact decimal
+            numbers.
         """
+        from headgate.books.statement import statement
+
         return statement(self._store)
 
-    def audit(self) -> Statement:
-        """Replay the accounts on disk, compare the results and return the statement.
+    def audit(self) -> "Statement":
+        """Replay the accounts on disk and compare the results.
+
+        Returns
+        -------
+        Statement
+            As from `statement`.
 
         Raises
         ------
@@ -507,9 +563,8 @@ class Books:
             self._accounts.audit()
             return self.statement()
 
-    def backup(self, file: Path | str) -> Statement:
-        """Copy the accounts as they are now into one file, also while a round is open;
-        return their statement.
+    def backup(self, file: Path | str) -> "Statement":
+        """Copy the accounts as they are now into one file, also while a round is open.
 
         A plain copy of the folder lacks what SQLite still holds in its log, at times
         all rounds.
@@ -519,12 +574,19 @@ class Books:
         file : str or pathlib.Path
             The copy. It becomes accounts again as `ledger.sqlite` in a folder of its
             own.
+
+        Returns
+        -------
+        Statement
+            The statement of the copy.
         """
+        from headgate.books.statement import backup
+
         return backup(self._store, checked_path("backup: file", file))
 
     def close(self) -> None:
         """Close the files, so that another process can run rounds."""
-        self._held.close()
+        self._lock.close()
 
     def __enter__(self) -> Self:
         return self

@@ -26,17 +26,25 @@ T = TypeVar("T")
 
 
 class Delivery(NamedTuple):
-    """The report of a client on its purchases."""
+    """The report of a client on its purchases.
+
+    Parameters
+    ----------
+    admitted : int
+        Samples admitted on this round's purchase.
+    keys : iterable of str, optional
+        Keys of these samples for the statement, one for each sample or none at all.
+    earlier : mapping of int to int, optional
+        Samples admitted on purchases of earlier rounds, by round. An open purchase that
+        is left out counts as 0. A repeated report is not charged again.
+    erased : int, optional
+        Samples that the client should hold now but that were erased.
+    """
 
     admitted: int
-    """samples admitted on this round's purchase"""
     keys: Iterable[str] = ()
-    """keys of these samples for the statement, one for each sample or none at all"""
     earlier: Mapping[int, int] = MappingProxyType({})
-    """samples admitted on purchases of earlier rounds, by round; an open purchase that
-    is left out counts as 0. A repeated report is not charged again"""
     erased: int = 0
-    """samples that the client should hold now but that were erased"""
 
 
 def clients_in(name: str, value: object, clients: int) -> list[int]:

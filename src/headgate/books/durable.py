@@ -374,6 +374,16 @@ class Durable:
                 raise DataError(f"{error}: the row of {name} with {first}") from None
 
 
+def statements(script: str) -> tuple[str, ...]:
+    """Return the statements of a script, each in one line.
+
+    >>> statements("CREATE TABLE a (   key TEXT  ) STRICT; CREATE INDEX b ON a (key);")
+    ('CREATE TABLE a (key TEXT) STRICT', 'CREATE INDEX b ON a (key)')
+    """
+    lines = [" ".join(statement.split()) for statement in script.split(";")]
+    return tuple(line.replace("( ", "(").replace(" )", ")") for line in lines if line)
+
+
 def _name(statement: str) -> str:
     """Return the name of the table or index that a statement creates."""
     found = re.match(

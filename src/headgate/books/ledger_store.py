@@ -13,27 +13,24 @@ import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from itertools import accumulate
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from headgate.books.anchor import Anchor
-from headgate.books.durable import Durable
+from headgate.books.durable import Durable, statements
 from headgate.books.exact import NOTHING, exact, plainly, times, total
 from headgate.books.messages import TEXT
 from headgate.control.amendments import Amendment, amended
 from headgate.control.supply import EVERYTHING, Supply
-from headgate.control.types import Floats, Losses, System, Terms
+from headgate.control.types import Floats, Ledger, Losses, System, Terms
 from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
 from headgate.escaping import one_line, shown
-
-if TYPE_CHECKING:
-    from headgate.books.accounts import Settlement
 
 LEDGER = "ledger.sqlite"
 """name of the ledger's file in a run folder"""
@@ -49,6 +46,100 @@ DATA_ERRORS = (
     SettingError,
 )
 """errors from values that no ledger holds"""
+
+
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS rounds (
+    round INTEGER PRIMARY KEY CHECK (round > 0),
+    price BLOB NOT NULL CHECK (length(price) > 0 AND length(price) % 8 = 0),
+    reserved REAL NOT NULL CHECK (reserved BETWEEN 0 AND {LARGEST_AMOUNT}),
+    begun TEXT NOT NULL,
+    supply TEXT NOT NULL,
+    settled INTEGER NOT NULL CHECK (settled IN (0, 1)),
+    debt REAL CHECK (debt BETWEEN 0 AND {LARGEST_AMOUNT}),
+    spent REAL CHECK (spent BETWEEN 0 AND {LARGEST_AMOUNT}),
+    parameters TEXT,
+    sha256 TEXT,
+    metrics TEXT,
+    clients TEXT,
+    paid TEXT,
+    CHECK ((settled = 1) = (spent IS NOT NULL)),
+    CHECK ((debt IS NULL) = (spent IS NULL))
+) STRICT;
+CREATE TABLE IF NOT EXISTS orders (
+    round INTEGER NOT NULL,
+    client INTEGER NOT NULL CHECK (client >= 0),
+    ordered INTEGER NOT NULL CHECK (ordered > 0),
+    free INTEGER NOT NULL CHECK (free BETWEEN 0 AND ordered),
+    price REAL NOT NULL CHECK (price BETWEEN 0 AND {LARGEST_AMOUNT}),
+    admitted INTEGER CHECK (admitted BETWEEN 0 AND ordered),
+    learned INTEGER CHECK (learned >= round),
+    PRIMARY KEY (round, client),
+    CHECK ((admitted IS NULL) = (learned IS NULL))
+) STRICT;
+CREATE INDEX IF NOT EXISTS outstanding ON orders (client, round) WHERE admitted IS NULL;
+CREATE INDEX IF NOT EXISTS by_client ON orders (client, round);
+CREATE TABLE IF NOT EXISTS clients (
+    client INTEGER PRIMARY KEY CHECK (client >= 0),
+    heard INTEGER NOT NULL CHECK (heard >= 0),
+    offences INTEGER NOT NULL CHECK (offences >= 0),
+    quarantined INTEGER NOT NULL CHECK (quarantined IN (0, 1)),
+    lost INTEGER NOT NULL CHECK (lost >= 0),
+    distinct_used INTEGER NOT NULL CHECK (distinct_used >= 0),
+    uses INTEGER NOT NULL CHECK (uses >= 0),
+    squares INTEGER NOT NULL CHECK (squares >= 0),
+    withdrawn INTEGER NOT NULL CHECK (withdrawn >= 0),
+    erased INTEGER NOT NULL CHECK (erased >= 0)
+) STRICT;
+CREATE TABLE IF NOT EXISTS nodes (
+    node TEXT PRIMARY KEY NOT NULL,
+    client INTEGER NOT NULL CHECK (client >= 0),
+    since REAL NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS events (
+    id INTEGER PRIMARY KEY,
+    round INTEGER NOT NULL CHECK (round >= 0),
+    client INTEGER NOT NULL CHECK (client >= -1),
+    kind TEXT NOT NULL,
+    reason TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS corrections (
+    round INTEGER NOT NULL,
+    client INTEGER NOT NULL CHECK (client >= 0),
+    ordered INTEGER NOT NULL CHECK (ordered > 0),
+    free INTEGER NOT NULL CHECK (free BETWEEN 0 AND ordered),
+    price REAL NOT NULL CHECK (price BETWEEN 0 AND {LARGEST_AMOUNT}),
+    admitted INTEGER NOT NULL CHECK (admitted = ordered),
+    learned INTEGER NOT NULL CHECK (learned > round),
+    PRIMARY KEY (round, client, learned)
+) STRICT;
+CREATE TABLE IF NOT EXISTS amendments (
+    id INTEGER PRIMARY KEY,
+    round INTEGER NOT NULL CHECK (round >= 0),
+    made TEXT NOT NULL,
+    by TEXT NOT NULL,
+    why TEXT NOT NULL,
+    change TEXT NOT NULL,
+    of_round INTEGER,
+    of_client INTEGER,
+    key TEXT UNIQUE,
+    voided TEXT,
+    CHECK ((of_round IS NULL) = (of_client IS NULL))
+) STRICT;
+CREATE TABLE IF NOT EXISTS samples (
+    round INTEGER NOT NULL,
+    client INTEGER NOT NULL CHECK (client >= 0),
+    key TEXT NOT NULL CHECK (length(key) BETWEEN 1 AND {TEXT}),
+    PRIMARY KEY (round, client, key)
+) STRICT;
+CREATE TABLE IF NOT EXISTS losses (
+    round INTEGER PRIMARY KEY,
+    losses BLOB NOT NULL
+) STRICT;
+"""
+"""the tables of a ledger; a row of `losses` has the mean losses of each client's new
+samples, then of the samples held before
+"""
 
 
 class Ordered(NamedTuple):
@@ -193,6 +284,22 @@ class ClientRow(NamedTuple):
     erased: int = 0
 
 
+@dataclass(frozen=True, eq=False)
+class RoundResult:
+    """What is written of a round when it is settled."""
+
+    ledger: Ledger
+    """the ledger after the round"""
+    paid: Decimal
+    """the exact sum of all that is spent after the round"""
+    closed: list[Ordered]
+    """orders that are open on disk, with what was admitted on them"""
+    corrected: list[Ordered]
+    """samples that were admitted on orders that are closed on disk"""
+    clients: list[ClientRow]
+    events: list[Event]
+
+
 class Node(NamedTuple):
     """The client that a node states it is."""
 
@@ -216,79 +323,7 @@ class LedgerStore(Durable):
 
     format = "headgate ledger store 3.1"
     older = ("headgate ledger store 3",)
-    schema = (
-        (
-            "CREATE TABLE IF NOT EXISTS rounds (round INTEGER PRIMARY KEY CHECK (round"
-            " > 0), price BLOB NOT NULL CHECK (length(price) > 0 AND length(price) % 8"
-            " = 0), reserved REAL NOT NULL CHECK (reserved BETWEEN 0 AND"
-            f" {LARGEST_AMOUNT}), begun TEXT NOT NULL, supply TEXT NOT NULL, settled"
-            " INTEGER NOT NULL CHECK (settled IN (0, 1)), debt REAL CHECK (debt"
-            f" BETWEEN 0 AND {LARGEST_AMOUNT}), spent REAL CHECK (spent BETWEEN 0 AND"
-            f" {LARGEST_AMOUNT}), parameters TEXT, sha256 TEXT, metrics TEXT, clients"
-            " TEXT, paid TEXT, CHECK ((settled = 1) = (spent IS NOT NULL)), CHECK"
-            " ((debt IS NULL) = (spent IS NULL))) STRICT"
-        ),
-        (
-            "CREATE TABLE IF NOT EXISTS orders (round INTEGER NOT NULL, client INTEGER"
-            " NOT NULL CHECK (client >= 0), ordered INTEGER NOT NULL CHECK (ordered >"
-            " 0), free INTEGER NOT NULL CHECK (free BETWEEN 0 AND ordered), price REAL"
-            f" NOT NULL CHECK (price BETWEEN 0 AND {LARGEST_AMOUNT}), admitted INTEGER"
-            " CHECK (admitted BETWEEN 0 AND ordered), learned INTEGER CHECK (learned"
-            " >= round), PRIMARY KEY (round, client), CHECK ((admitted IS NULL) ="
-            " (learned IS NULL))) STRICT"
-        ),
-        (
-            "CREATE INDEX IF NOT EXISTS outstanding ON orders (client, round) WHERE"
-            " admitted IS NULL"
-        ),
-        "CREATE INDEX IF NOT EXISTS by_client ON orders (client, round)",
-        (
-            "CREATE TABLE IF NOT EXISTS clients (client INTEGER PRIMARY KEY CHECK"
-            " (client >= 0), heard INTEGER NOT NULL CHECK (heard >= 0), offences"
-            " INTEGER NOT NULL CHECK (offences >= 0), quarantined INTEGER NOT NULL"
-            " CHECK (quarantined IN (0, 1)), lost INTEGER NOT NULL CHECK (lost >= 0),"
-            " distinct_used INTEGER NOT NULL CHECK (distinct_used >= 0), uses INTEGER"
-            " NOT NULL CHECK (uses >= 0), squares INTEGER NOT NULL CHECK (squares >="
-            " 0), withdrawn INTEGER NOT NULL CHECK (withdrawn >= 0), erased INTEGER NOT"
-            " NULL CHECK (erased >= 0)) STRICT"
-        ),
-        (
-            "CREATE TABLE IF NOT EXISTS nodes (node TEXT PRIMARY KEY NOT NULL, client"
-            " INTEGER NOT NULL CHECK (client >= 0), since REAL NOT NULL) STRICT"
-        ),
-        (
-            "CREATE TABLE IF NOT EXISTS events (id INTEGER PRIMARY KEY, round INTEGER"
-            " NOT NULL CHECK (round >= 0), client INTEGER NOT NULL CHECK (client >="
-            " -1), kind TEXT NOT NULL, reason TEXT NOT NULL) STRICT"
-        ),
-        (
-            "CREATE TABLE IF NOT EXISTS corrections (round INTEGER NOT NULL, client"
-            " INTEGER NOT NULL CHECK (client >= 0), ordered INTEGER NOT NULL CHECK"
-            " (ordered > 0), free INTEGER NOT NULL CHECK (free BETWEEN 0 AND ordered),"
-            f" price REAL NOT NULL CHECK (price BETWEEN 0 AND {LARGEST_AMOUNT}),"
-            " admitted INTEGER NOT NULL CHECK (admitted = ordered), learned INTEGER"
-            " NOT NULL CHECK (learned > round), PRIMARY KEY (round, client, learned))"
-            " STRICT"
-        ),
-        (
-            "CREATE TABLE IF NOT EXISTS amendments (id INTEGER PRIMARY KEY, round"
-            " INTEGER NOT NULL CHECK (round >= 0), made TEXT NOT NULL, by TEXT NOT"
-            " NULL, why TEXT NOT NULL, change TEXT NOT NULL, of_round INTEGER,"
-            " of_client INTEGER, key TEXT UNIQUE, voided TEXT, CHECK ((of_round IS"
-            " NULL) = (of_client IS NULL))) STRICT"
-        ),
-        (
-            "CREATE TABLE IF NOT EXISTS samples (round INTEGER NOT NULL, client"
-            " INTEGER NOT NULL CHECK (client >= 0), key TEXT NOT NULL CHECK"
-            f" (length(key) BETWEEN 1 AND {TEXT}), PRIMARY KEY (round, client, key))"
-            " STRICT"
-        ),
-        # mean losses of each client's new samples, then of the samples held before
-        (
-            "CREATE TABLE IF NOT EXISTS losses (round INTEGER PRIMARY KEY, losses BLOB"
-            " NOT NULL) STRICT"
-        ),
-    )
+    schema = statements(SCHEMA)
 
     def __init__(self, path: Path | str, writes: bool = True) -> None:
         path = Path(path)
@@ -521,7 +556,7 @@ class LedgerStore(Durable):
 
     def settle(
         self,
-        done: "Settlement",
+        done: RoundResult,
         events: Iterable[Event],
         parameters: tuple[str, str],
         metrics: Mapping[str, Any],
@@ -975,8 +1010,10 @@ def moment(name: str, when: object) -> str:
     """Return a date, or a date and time, as its time in UTC; raise SettingError if it
     is none.
 
-    >>> moment("begin: when", "2026-11-30T23:00:00-12:00"), moment("begin: when", "2026-11-18")
-    ('2026-12-01T11:00:00+00:00', '2026-11-18T00:00:00+00:00')
+    >>> moment("begin: when", "2026-11-18")
+    '2026-11-18T00:00:00+00:00'
+    >>> moment("begin: when", "2026-11-30T23:00:00-12:00")
+    '2026-12-01T11:00:00+00:00'
     """
     try:
         text = when.isoformat() if isinstance(when, date) else when

@@ -29,48 +29,81 @@ from headgate.writing import PARTIAL, check_no_link, partial_of, replace_file, s
 
 
 class OrderLine(NamedTuple):
-    """One order, with exact amounts of money."""
+    """One order, with exact amounts of money.
+
+    Parameters
+    ----------
+    round, client : int
+        Round and client of the order.
+    time : str
+        Time in UTC at which the order was written.
+    currency : str
+        Currency of the amounts.
+    price : decimal.Decimal
+        Price of a sample.
+    asked : int
+        Samples that were ordered.
+    delivered : int
+        Samples known to be delivered.
+    free : int
+        Delivered samples that are not paid for.
+    charged : decimal.Decimal
+        Price of the other delivered samples.
+    adjusted : decimal.Decimal
+        Sum of the adjustments to invoices; below 0: a refund.
+    paid : decimal.Decimal
+        Sum of `charged` and `adjusted`.
+    answered : int or None
+        Round in which the answer arrived; None: there is no answer yet, and the money
+        is reserved.
+    keys : tuple of str
+        Keys of the samples; empty: the client reported none.
+    """
 
     round: int
     client: int
     time: str
-    """time in UTC at which the order was written"""
     currency: str
     price: Decimal
     asked: int
     delivered: int
-    """samples known to be delivered"""
     free: int
-    """delivered samples that are not paid for"""
     charged: Decimal
     adjusted: Decimal
-    """sum of the adjustments to invoices; below 0: a refund"""
     paid: Decimal
-    """sum of `charged` and `adjusted`"""
     answered: int | None
-    """round in which the answer arrived; None: there is no answer yet, and the money is
-    reserved
-    """
     keys: tuple[str, ...]
-    """keys of the samples; empty: the client reported none"""
 
 
 class Statement(NamedTuple):
-    """All orders, amendments and totals."""
+    """All orders, amendments and totals.
+
+    Parameters
+    ----------
+    lines : list of OrderLine
+        The orders, by round and client.
+    amendments : list of AmendmentRow
+        The amendments, the oldest first, also those that were taken out.
+    system : System
+        The system with all amendments.
+    rounds : int
+        Number of settled rounds.
+    approved : decimal.Decimal
+        Money approved up to the horizon; with an open end, up to the round after the
+        last settled one.
+    spent : decimal.Decimal
+        Money spent.
+    reserved : decimal.Decimal
+        The most that orders without an answer may cost.
+    """
 
     lines: list[OrderLine]
     amendments: list[AmendmentRow]
     system: System
-    """the system with all amendments"""
     rounds: int
-    """number of settled rounds"""
     approved: Decimal
-    """money approved up to the horizon; with an open end, up to the round after the
-    last settled one
-    """
     spent: Decimal
     reserved: Decimal
-    """the most that orders without an answer may cost"""
 
     @property
     def left(self) -> Decimal:

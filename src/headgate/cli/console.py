@@ -5,6 +5,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -25,6 +26,17 @@ Recipe = Annotated[str, typer.Argument()]
 """the argument for a recipe; the help text of a command describes its arguments, as
 typer 0.20 loses theirs with click 8.5
 """
+Folder = Annotated[Path, typer.Argument(metavar="DIR")]
+Rounds = Annotated[int | None, typer.Option(help="Rounds; default: the recipe's.")]
+Seeds = Annotated[int | None, typer.Option(help="Seeds; default: the recipe's.")]
+Policies = Annotated[
+    str | None,
+    typer.Option(
+        metavar="A,B,...",
+        help="Policies: sections of the recipe, kinds, or module:Class.",
+    ),
+]
+Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
 Set = Annotated[
     list[str] | None,
     typer.Option(
@@ -45,9 +57,7 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 
 def say(text: object, error: bool = False) -> None:
-    """Print a line with control characters escaped, since paths and names in it may
-    contain them.
-    """
+    """Print a line with control characters escaped, as names in it may contain them."""
     print(printable(str(text)), file=sys.stderr if error else sys.stdout, flush=True)
 
 
@@ -57,31 +67,29 @@ def recipe_overrides(
     seeds: int | None = None,
     policies: str | None = None,
 ) -> list[str]:
-    """Return all overrides of a recipe: those of `--set`, then those of the options
-    that stand for a `--set`.
+    """Return the overrides of `--set`, then those of options that stand for a `--set`.
 
     Policies are names of sections, kinds, or module:Class, for which a section with the
     name of the class is added.
 
-    >>> recipe_overrides(policies="headgate,mine:BelowFour")
-    ['policies.BelowFour.kind="mine:BelowFour"', 'run.policies=["headgate", "BelowFour"]']
+    >>> recipe_overrides(rounds=20, policies="even,mine:Own")
+    ['run.rounds=20', 'policies.Own.kind="mine:Own"', 'run.policies=["even", "Own"]']
     """
     overrides = list(set_ or ())
-    overrides += [
-        f"run.{key}={value}"
-        for key, value in (("rounds", rounds), ("seeds", seeds))
-        if value is not None
-    ]
-    if policies is not None:
-        stated = [name.strip() for name in policies.split(",") if name.strip()]
-        names = [name.rpartition(":")[2] for name in stated]
-        overrides += [
-            f"policies.{own}.kind={json.dumps(each)}"
-            for own, each in zip(names, stated, strict=True)
-            if ":" in each
-        ]
-        overrides.append(f"run.policies={json.dumps(names)}")
-    return overrides
+    if rounds is not None:
+        overrides.append(f"run.rounds={rounds}")
+    if seeds is not None:
+        overrides.append(f"run.seeds={seeds}")
+    if policies is None:
+        return overrides
+
+    names = []
+    for stated in filter(None, map(str.strip, policies.split(","))):
+        _, outside, name = stated.rpartition(":")
+        names.append(name)
+        if outside:
+            overrides.append(f"policies.{name}.kind={json.dumps(stated)}")
+    return [*overrides, f"run.policies={json.dumps(names)}"]
 
 
 def status(format_: Format, text: str) -> Status:
@@ -99,15 +107,12 @@ CLICK = sys.modules[TyperGroup.__mro__[1].__module__]
 
 
 class CommandGroup(TyperGroup):
-    """A group of commands. What cannot be understood of a command is one line, as every
-    other error.
-    """
+    """A group of commands that reports every error in one line."""
 
     def __init__(self, **given: Any) -> None:
         super().__init__(**given)
-        self.suggest_commands = not hasattr(
-            CLICK, "NoSuchCommand"
-        )  # the nearest one is suggested once
+        # newer versions of click suggest the nearest command themselves
+        self.suggest_commands = not hasattr(CLICK, "NoSuchCommand")
 
     def make_context(self, *given: Any, **more: Any) -> Any:
         with _one_line():
@@ -120,14 +125,12 @@ class CommandGroup(TyperGroup):
 
 @contextmanager
 def _one_line() -> Iterator[None]:
-    """Turn an error about the words of a command into a SettingError, but not a call
-    for help.
-    """
+    """Turn an error about the words of a command into a SettingError."""
     try:
         yield
     except CLICK.UsageError as error:
         if isinstance(error, getattr(CLICK, "NoArgsIsHelpError", ())):
-            raise
+            raise  # it prints the help
         command = "headgate" if error.ctx is None else error.ctx.command_path
         raise SettingError(
             f"{error.format_message()} See `{command} --help`."

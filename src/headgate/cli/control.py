@@ -10,9 +10,13 @@ import typer
 import headgate
 from headgate.cli.console import (
     AsFormat,
+    Device,
     Format,
+    Policies,
     Quiet,
     Recipe,
+    Rounds,
+    Seeds,
     Set,
     Wide,
     print_json,
@@ -77,12 +81,12 @@ def plan(
 
 
 def _plan_rest(folder: Path, overrides: list[str], format_: Format) -> None:
-    from headgate.books.accounts import Accounts
     from headgate.books.statement import opened
+    from headgate.flower.playable import FlowerAccounts
 
     experiment = headgate.load(str(folder / "config.toml"), *overrides)
     with opened(folder) as store, status(format_, "rehearsing"):
-        accounts = Accounts.of(experiment, store)
+        accounts = FlowerAccounts.of(experiment, store)
         last = accounts.system.horizon or experiment.rounds
         found = accounts.rest(experiment.prices, last - accounts.t)
     if format_ is Format.json:
@@ -98,19 +102,9 @@ def _plan_rest(folder: Path, overrides: list[str], format_: Format) -> None:
 
 def rehearse(
     recipe: Recipe = "mnist",
-    rounds: Annotated[
-        int | None, typer.Option(help="Rounds; default: the recipe's.")
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Seeds; default: the recipe's.")
-    ] = None,
-    policies: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help="Policies: sections of the recipe, kinds, or module:Class.",
-        ),
-    ] = None,
+    rounds: Rounds = None,
+    seeds: Seeds = None,
+    policies: Policies = None,
     set_: Set = None,
     out: Annotated[
         Path | None,
@@ -224,7 +218,7 @@ def _tell(done: Any, numbers: object, format_: Format, out: Path | None = None) 
         say(f"wrote {out}", error=True)
 
 
-POLICIES = "headgate,constant,acdpp,below,oracle"
+COMPARED = "headgate,constant,acdpp,below,oracle"
 """the policies that are compared by default if the recipe comes with headgate"""
 
 
@@ -250,14 +244,10 @@ def compare(
             ),
         ),
     ] = None,
-    rounds: Annotated[
-        int | None, typer.Option(help="Rounds; default: the recipe's.")
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Seeds; default: the recipe's.")
-    ] = None,
+    rounds: Rounds = None,
+    seeds: Seeds = None,
     set_: Set = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     processes: Annotated[
         int | None, typer.Option(help="Processes to run in; default: one per core.")
     ] = None,
@@ -285,55 +275,57 @@ def compare(
     RECIPE is a name from `headgate recipes` or a TOML file. Every policy is held to the
     money and the buffers: it buys nothing more once C·T is spent, and no client holds
     more than its buffer. References, such as the oracle, are not held. Every policy is
-    tested against constant admission, seed by seed. Writes compare.json, compare.svg
-    and report.html. Ctrl-C loses nothing: the same command resumes. With other
+    tested against constant admission, seed by seed. Writes compare.json and
+    report.html. Ctrl-C loses nothing: the same command resumes. With other
     --budgets it adds those that are missing.
     """
     from headgate.analysis.display import show
     from headgate.experiment import recipe_names
 
-    chosen = policies or (POLICIES if recipe in recipe_names() else "recipe")
-    overrides = recipe_overrides(
-        set_, rounds, seeds, None if chosen == "recipe" else chosen
-    )
+    chosen = policies
+    if policies is None and recipe in recipe_names():
+        chosen = COMPARED
+    elif policies == "recipe":
+        chosen = None
+    overrides = recipe_overrides(set_, rounds, seeds, chosen)
     experiment = headgate.load(recipe, *overrides)
-    if (
-        policies is None
-        and chosen == POLICIES
-        and experiment.prices.path(experiment.seeds[:1], 1, 2).ndim == 3
-    ):
-        chosen = POLICIES.replace(
-            "acdpp,", ""
-        )  # acdpp needs the same price for all clients
+    if policies is None and chosen and _prices_differ(experiment):
+        chosen = COMPARED.replace("acdpp,", "")  # it needs one price for all clients
         overrides = recipe_overrides(set_, rounds, seeds, chosen)
         experiment = headgate.load(recipe, *overrides)
     held = "" if as_printed else ", each held to the money and the buffers"
     say(f"comparing {', '.join(experiment.policies)}{held}", error=True)
-    money = None if budgets == "recipe" else _budgets(budgets, experiment.system.budget)
+
+    money = None
+    points: headgate.Experiment | list[tuple[str, headgate.Experiment]] = experiment
+    if budgets == "recipe":
+        points = headgate.sweep(recipe, *overrides)
+    else:
+        money = _budgets(budgets, experiment.system.budget)
+    stated = {"--policies": policies, "--rounds": rounds, "--seeds": seeds}
     found = headgate.compare(
-        experiment if money is not None else headgate.sweep(recipe, *overrides),
+        points,
         money,
         out,
         device=device,
         processes=processes,
         quiet=quiet or format_ is Format.json,
-        command=_command(
-            recipe,
-            money,
-            {"--policies": policies, "--rounds": rounds, "--seeds": seeds},
-            set_ or [],
-            as_printed,
-        ),
+        command=_command(recipe, money, stated, set_ or [], as_printed),
         as_printed=as_printed,
     )
+
     if format_ is Format.json:
         rival = "constant" in experiment.policies
-        print_json(
-            {"savings": found.saved_against() if rival else [], "rows": found.rows}
-        )
+        saved = found.saved_against() if rival else []
+        print_json({"savings": saved, "rows": found.rows})
     else:
         show(*(found.wide() if wide else found.render()))
     say(f"report: {found.report}", error=format_ is Format.json)
+
+
+def _prices_differ(experiment: headgate.Experiment) -> bool:
+    """Return whether clients have different prices."""
+    return experiment.prices.path(experiment.seeds[:1], 1, 2).ndim == 3
 
 
 def _budgets(stated: str | None, own: float) -> list[float]:
@@ -361,13 +353,15 @@ def _command(
     as_printed: bool,
 ) -> str:
     """Return the command line that makes the same comparison again."""
-    parts = [
-        "headgate",
-        "compare",
-        recipe,
-        "--budgets",
-        "recipe" if money is None else ",".join(f"{each:g}" for each in money),
-    ]
-    for option, value in (*options.items(), *(("--set", each) for each in set_)):
-        parts += [] if value is None else [option, str(value)]
-    return shlex.join([*parts, *["--as-printed"] * as_printed])
+    stated = "recipe"
+    if money is not None:
+        stated = ",".join(f"{each:g}" for each in money)
+    parts = ["headgate", "compare", recipe, "--budgets", stated]
+    for option, value in options.items():
+        if value is not None:
+            parts += [option, str(value)]
+    for override in set_:
+        parts += ["--set", override]
+    if as_printed:
+        parts.append("--as-printed")
+    return shlex.join(parts)

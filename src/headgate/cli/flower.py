@@ -12,6 +12,7 @@ import typer
 from headgate.cli.console import (
     AsFormat,
     CommandGroup,
+    Folder,
     Format,
     Set,
     print_json,
@@ -26,11 +27,13 @@ commands = typer.Typer(
     no_args_is_help=True,
     help="""headgate over real clients, on Flower.
 
-    Begin with `headgate flower deploy-example DIR`: an app, a SuperLink and four SuperNodes on this machine, with TLS and
-    registered keys, and a run from beginning to end. `headgate flower new DIR` writes the app alone. On real machines:
-    `certificates` and `superlink` on the server, `key` and `supernode` on each client write what nginx, systemd and compose
-    need, `register` binds a client to its key, `clients` shows which clients are in quarantine, and `erase` and `forget`
-    remove samples. docs/do/flower.md describes all steps.
+    Begin with `headgate flower deploy-example DIR`: an app, a SuperLink and four
+    SuperNodes on this machine, with TLS and registered keys, and a run from beginning
+    to end. `headgate flower new DIR` writes the app alone. On real machines:
+    `certificates` and `superlink` on the server, `key` and `supernode` on each client
+    write what nginx, systemd and compose need, `register` binds a client to its key,
+    `clients` shows which clients are in quarantine, and `erase` and `forget` remove
+    samples. docs/do/flower.md describes all steps.
     """,
 )
 
@@ -60,7 +63,7 @@ Rounds = Annotated[
 
 @commands.command()
 def new(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    folder: Folder,
     recipe: Recipe = "digits",
     policy: Policy = None,
     clients: Annotated[
@@ -80,19 +83,17 @@ def new(
     """
     from headgate.flower.app.write import write_app
 
-    experiment = write_app(
-        folder, recipe, recipe_overrides(set_, rounds), policy, clients
-    )
-    say(
-        f"app: {folder} ({experiment.name}, {next(iter(experiment.policies))},"
-        f" {experiment.system.clients} clients)"
-    )
+    overrides = recipe_overrides(set_, rounds)
+    experiment = write_app(folder, recipe, overrides, policy, clients)
+    (name,) = experiment.policies
+    size = f"{experiment.system.clients} clients"
+    say(f"app: {folder} ({experiment.name}, {name}, {size})")
     say(f"next: {folder / 'README.md'}")
 
 
 @commands.command("deploy-example")
 def deploy_example(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    folder: Folder,
     nodes: Annotated[int, typer.Option(help="SuperNodes, one for each client.")] = 4,
     recipe: Recipe = "digits",
     policy: Policy = None,
@@ -130,9 +131,8 @@ def deploy_example(
             f"{out}: all its rounds are finished, so nothing is left to do; a new"
             " folder begins another run"
         )
-    signal.signal(
-        signal.SIGTERM, signal.default_int_handler
-    )  # a service manager's SIGTERM acts as Ctrl-C
+    # a service manager's SIGTERM acts as Ctrl-C
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         with Loopback(folder / "deployment", nodes, _say) as deployment:
             deployment.bring_up()
@@ -145,7 +145,7 @@ def deploy_example(
 
 @commands.command()
 def certificates(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    folder: Folder,
     host: Annotated[
         list[str] | None,
         typer.Option(
@@ -186,7 +186,7 @@ def key(path: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
 
 @commands.command()
 def superlink(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    folder: Folder,
     certificates: Annotated[
         Path,
         typer.Option(metavar="DIR", help="Made by `headgate flower certificates`."),
@@ -215,7 +215,7 @@ def superlink(
 
 @commands.command()
 def supernode(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    folder: Folder,
     superlink: Annotated[
         str, typer.Option(metavar="HOST:PORT", help="Where SuperNodes connect.")
     ],
@@ -264,7 +264,7 @@ def supernode(
 
 @commands.command()
 def register(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    folder: Folder,
     client: Annotated[int, typer.Argument(metavar="N", min=0)],
     public: Annotated[Path, typer.Argument(metavar="FILE.pub")],
     replace: Annotated[
@@ -286,7 +286,7 @@ def register(
 
 @commands.command()
 def clients(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    folder: Folder,
     lift: Annotated[
         list[int] | None,
         typer.Option(
@@ -317,44 +317,24 @@ def clients(
         for client in lift or ():
             if not store.lift(client):
                 raise SettingError(f"client {client}: is not in quarantine in {folder}")
-        there = {
-            node.client: node.node
-            for node in sorted(store.nodes(), key=lambda node: node.since)
-        }
+        nodes = sorted(store.nodes(), key=lambda node: node.since)
+        newest = {node.client: node.node for node in nodes}
         offences = [event for event in store.events() if event.kind in OFFENCES]
         rows = [
-            {"node": there.get(client), **each._asdict()}
+            {"node": newest.get(client), **each._asdict()}
             for client, each in sorted(store.clients().items())
         ]
+
     if format_ is Format.json:
-        print_json(
-            {"clients": rows, "offences": [event._asdict() for event in offences]}
-        )
+        events = [event._asdict() for event in offences]
+        print_json({"clients": rows, "offences": events})
         return
-    columns = (
-        "client",
-        "node",
-        "heard",
-        "offences",
-        "quarantined",
-        "lost",
-        "withdrawn",
-        "erased",
-    )
-    show(
-        StackedTable(
-            "Clients", columns, [[str(row[name]) for name in columns] for row in rows]
-        )
-    )
+    lines = [[str(row[name]) for name in COLUMNS] for row in rows]
+    show(StackedTable("Clients", COLUMNS, lines))
     for event in offences[-LISTED:]:
-        show(
-            Text(
-                one_line(
-                    f"round {event.round}, client {event.client}: {event.kind}:"
-                    f" {event.reason}"
-                )
-            )
-        )
+        said = f"{event.kind}: {event.reason}"
+        line = f"round {event.round}, client {event.client}: {said}"
+        show(Text(one_line(line)))
 
 
 @commands.command()
@@ -384,7 +364,7 @@ def erase(
 
 
 @commands.command()
-def forget(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
+def forget(folder: Folder) -> None:
     """Remove all samples of all runs from the stores of this machine's clients.
 
     DIR holds the stores, as for `headgate flower erase`. A run in progress continues
@@ -396,9 +376,8 @@ def forget(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
 
     for client, path in stores_in(folder):
         with closing(BufferStore(path, client)) as store:
-            say(
-                f"{path}: {sum(map(store.forget, store.experiments()))} samples removed"
-            )
+            samples = sum(map(store.forget, store.experiments()))
+            say(f"{path}: {samples} samples removed")
 
 
 # helpers
@@ -408,6 +387,17 @@ def _say(text: str) -> None:
     say(text, error=True)
 
 
+COLUMNS = (
+    "client",
+    "node",
+    "heard",
+    "offences",
+    "quarantined",
+    "lost",
+    "withdrawn",
+    "erased",
+)
+"""what the table of clients shows"""
 OFFENCES = ("rejected", "quarantined", "released", "lifted")
 """the kinds of events that explain the standing of a client"""
 LISTED = 20

@@ -12,9 +12,14 @@ import typer
 
 from headgate.cli.console import (
     AsFormat,
+    Device,
+    Folder,
     Format,
+    Policies,
     Quiet,
     Recipe,
+    Rounds,
+    Seeds,
     Set,
     Wide,
     print_json,
@@ -32,6 +37,10 @@ OPTIONS = {"recipe": "RECIPE", "set_": "--set"}
 """what the user types for parameters whose name differs from it"""
 
 
+BEGUN = ("recipe", "rounds", "seeds", "policies", "set_", "executor", "out")
+"""parameters that a run which is resumed has had from its beginning"""
+
+
 class Show(StrEnum):
     bar = "bar"
     json = "json"
@@ -41,21 +50,11 @@ class Show(StrEnum):
 def run(
     context: typer.Context,
     recipe: Recipe = "digits",
-    rounds: Annotated[
-        int | None, typer.Option(help="Rounds; default: the recipe's.")
-    ] = None,
-    seeds: Annotated[
-        int | None, typer.Option(help="Seeds; default: the recipe's.")
-    ] = None,
-    policies: Annotated[
-        str | None,
-        typer.Option(
-            metavar="A,B,...",
-            help="Policies: sections of the recipe, kinds, or module:Class.",
-        ),
-    ] = None,
+    rounds: Rounds = None,
+    seeds: Seeds = None,
+    policies: Policies = None,
     set_: Set = None,
-    device: Annotated[str, typer.Option(help="auto, cpu or cuda.")] = "auto",
+    device: Device = "auto",
     executor: Annotated[
         str,
         typer.Option(
@@ -119,49 +118,27 @@ def run(
     from headgate.records.trackers import Watching
     from headgate.simulation.schedule import new_folder, perform
 
-    sources = {name: context.get_parameter_source(name) for name in context.params}
-    given = {
-        name: context.params[name]
-        for name, source in sources.items()
-        if source and source.name != "DEFAULT"
-    }
-    for name, value in given.items():  # refuse options that would have no effect
-        option = (
-            f"{OPTIONS.get(name, f'--{name}')}"
-            f" {' '.join(value) if isinstance(value, list | tuple) else value}"
-        )
-        if resume is not None and name in (
-            "recipe",
-            "rounds",
-            "seeds",
-            "policies",
-            "set_",
-            "executor",
-            "out",
-        ):
-            raise SettingError(
-                f"{option}: not with --resume {resume}, which goes on with what was"
-                " begun"
-            )
-        if name == "trust" and resume is None:
-            raise SettingError(
-                f"{option}: only with --resume; a recipe of your own needs no trust"
-            )
-    show = Show.none if quiet and show is Show.bar else show
+    _refuse_useless(context, resume)
+    if quiet and show is Show.bar:
+        show = Show.none
+    lines = partial(say, error=True) if show is Show.json else None
     watch = None
-    if track or show is Show.json:
-        watch = Watching(
-            re.findall(r"[^\s,]+", track or ""),
-            partial(say, error=True) if show is Show.json else None,
-        )
-    points = (
-        None
-        if resume is not None
-        else sweep_points(recipe, recipe_overrides(set_, rounds, seeds, policies))
-    )
+    if track or lines:
+        watch = Watching(re.findall(r"[^\s,]+", track or ""), lines)
+
+    points = None
+    if resume is None:
+        overrides = recipe_overrides(set_, rounds, seeds, policies)
+        points = sweep_points(recipe, overrides)
     folder = resume or out or new_folder(points or [])
-    with watch or nullcontext(), progress_bar(show is not Show.bar) as bar:
+
+    drawn = show is Show.bar
+    with watch or nullcontext(), progress_bar(not drawn) as bar:
         task = bar.add_task("learning", total=None)
+
+        def tick(done: int, total: int) -> None:
+            bar.update(task, completed=done, total=total)
+
         runs = perform(
             points,
             folder,
@@ -169,19 +146,34 @@ def run(
             executor=executor,
             processes=processes,
             trust=trust or (),
-            tick=(
-                None
-                if show is not Show.bar
-                else lambda done, total: bar.update(task, completed=done, total=total)
-            ),
+            tick=tick if drawn else None,
             watch=watch,
-            say=bar.console.print if show is Show.bar else None,
+            say=bar.console.print if drawn else None,
         )
     show_and_conclude(runs, folder, format_, wide)
 
 
+def _refuse_useless(context: typer.Context, resume: Path | None) -> None:
+    """Refuse options that would have no effect."""
+    for name, value in context.params.items():
+        source = context.get_parameter_source(name)
+        if source is None or source.name == "DEFAULT":
+            continue
+        stated = " ".join(value) if isinstance(value, list | tuple) else value
+        option = f"{OPTIONS.get(name, f'--{name}')} {stated}"
+        if resume is not None and name in BEGUN:
+            raise SettingError(
+                f"{option}: not with --resume {resume}, which goes on with what was"
+                " begun"
+            )
+        if resume is None and name == "trust":
+            raise SettingError(
+                f"{option}: only with --resume; a recipe of your own needs no trust"
+            )
+
+
 def runs(
-    folder: Annotated[Path, typer.Argument(metavar="DIR")] = Path("runs"),
+    folder: Folder = Path("runs"),
     format_: AsFormat = Format.table,
 ) -> None:
     """List the runs in DIR: state, progress, policies, spend against budget, best
@@ -196,15 +188,11 @@ def runs(
     whole, damaged = scan_runs(folder)
     found = list_rows(whole)
     if format_ is Format.json:
-        print_json(
-            [
-                *found,
-                *(
-                    {"name": name, "state": "damaged", "problem": why}
-                    for name, why in damaged.items()
-                ),
-            ]
-        )
+        unread = [
+            {"name": name, "state": "damaged", "problem": why}
+            for name, why in damaged.items()
+        ]
+        print_json([*found, *unread])
     elif found:
         show(*list_tables(found))
     for row in found:
@@ -243,7 +231,9 @@ def report(
     page = out or folders[0] / "report.html"
     if not page.parent.is_dir():
         raise DataError(f"--out {page}: there is no folder {page.parent}")
-    say(write_report(found, page, target if target is not None else found[0].target))
+    if target is None:
+        target = found[0].target
+    say(write_report(found, page, target))
 
 
 def data_list() -> None:
@@ -273,9 +263,7 @@ def show_and_conclude(
     format_: Format = Format.table,
     wide: bool = False,
 ) -> None:
-    """Show the results of finished runs, and write summaries and reports into their
-    folders.
-    """
+    """Show the results of finished runs, and write their summaries and reports."""
     from headgate.analysis.display import show
     from headgate.analysis.report import conclude, summary_rows
     from headgate.analysis.tables import runs_tables
@@ -310,7 +298,7 @@ def serve(
         bool, typer.Option("--open", help="Open the page in a browser.")
     ] = False,
 ) -> None:
-    """Serve a page with live runs, comparisons, a planner, and the gate round by round.
+    """Serve a page with live runs, comparisons and a planner.
 
     RUNS_DIR holds run folders, or is one. The page shows runs while they are written,
     changes nothing in the folder, and loads nothing from elsewhere. Start `headgate

@@ -3,30 +3,38 @@ and a file for finance.
 """
 
 import getpass
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from headgate.cli.console import AsFormat, CommandGroup, Format, print_json, say
+from headgate.cli.console import (
+    AsFormat,
+    CommandGroup,
+    Folder,
+    Format,
+    print_json,
+    say,
+)
 from headgate.errors import SettingError
 from headgate.escaping import shown
 
 if TYPE_CHECKING:
     from headgate.books.ledger_store import AmendmentRow
-    from headgate.books.statement import Statement
+    from headgate.books.statement import OrderLine, Statement
 
 commands = typer.Typer(
     cls=CommandGroup,
     no_args_is_help=True,
     help="""Accounts: orders, payments and amendments.
 
-    DIR is a folder of `headgate.Books` or a run folder of a run on Flower. It may be in use: an amendment holds from the next
-    round that begins, and earlier approvals, orders and payments stay as they are.
+    DIR is a folder of `headgate.Books` or a run folder of a run on Flower. It may be in
+    use: an amendment holds from the next round that begins, and earlier approvals,
+    orders and payments stay as they are.
     """,
 )
-Folder = Annotated[Path, typer.Argument(metavar="DIR")]
 By = Annotated[
     str | None,
     typer.Option(
@@ -44,6 +52,23 @@ Key = Annotated[
         show_default=False,
     ),
 ]
+
+
+AMENDMENT = ("id", "round", "made", "by", "change", "why")
+"""the columns of the table of amendments"""
+ORDER = (
+    "round",
+    "client",
+    "price",
+    "asked",
+    "delivered",
+    "adjusted",
+    "paid",
+    "answered",
+)
+"""the columns of the table of orders"""
+LISTED = 20
+"""the most orders that the table shows; JSON has them all"""
 
 
 class Kind(StrEnum):
@@ -110,16 +135,19 @@ def amend(
     from headgate.books.statement import amend as amend_folder
     from headgate.control.amendments import Amendment
 
-    if (
-        horizon is not None
-        and horizon != "open"
-        and not (horizon.isdecimal() and len(horizon) < 20)
-    ):
-        raise SettingError(f"horizon = {shown(horizon)}: must be a round, or open")
-    last = int(horizon) if horizon is not None and horizon != "open" else horizon
-    # checked above
-    change = Amendment(money, budget, last, join, weight, leave, suspend, month)  # type: ignore[arg-type]
-    _show(amend_folder(folder, change, by or getpass.getuser(), why, key=key), format_)
+    last = _horizon(horizon)
+    change = Amendment(money, budget, last, join, weight, leave, suspend, month)
+    author = by or getpass.getuser()
+    _show(amend_folder(folder, change, author, why, key=key), format_)
+
+
+def _horizon(stated: str | None) -> int | Literal["open"] | None:
+    """Return the last round as a number; it may also be open, or left as it is."""
+    if stated is None or stated == "open":
+        return stated
+    if not stated.isdecimal() or len(stated) >= 20:
+        raise SettingError(f"horizon = {shown(stated)}: must be a round, or open")
+    return int(stated)
 
 
 @commands.command()
@@ -146,12 +174,9 @@ def adjust(
     from headgate.control.amendments import Amendment
 
     change = Amendment(adjust=refund("amount", amount))
-    _show(
-        amend_folder(
-            folder, change, by or getpass.getuser(), why, (round_, client), key
-        ),
-        format_,
-    )
+    author = by or getpass.getuser()
+    order = (round_, client)
+    _show(amend_folder(folder, change, author, why, order, key), format_)
 
 
 @commands.command()
@@ -260,83 +285,70 @@ def void(
 
 
 def _show(found: "Statement", format_: Format) -> None:
-    from headgate.analysis.display import StackedTable, show
-
-    system, listed = found.system, found.lines[-20:]
-    money = {
-        name: f"{getattr(found, name):.2f}"
-        for name in ("approved", "spent", "reserved", "left")
-    }
+    """Show the money, the amendments and the orders of accounts."""
+    names = ("approved", "spent", "reserved", "left")
+    money = {name: f"{getattr(found, name):.2f}" for name in names}
     changes = [_change(each) for each in found.amendments]
     if format_ is Format.json:
-        lines = [
+        print_json(
             {
-                name: list(value) if isinstance(value, tuple) else str(value)
-                for name, value in line._asdict().items()
+                **money,
+                "rounds": found.rounds,
+                "horizon": found.system.horizon,
+                "clients": found.system.clients,
+                "currency": found.system.currency,
+                "amendments": changes,
+                "orders": [_order(line) for line in found.lines],
             }
-            for line in found.lines
-        ]
-        end = {
-            "rounds": found.rounds,
-            "horizon": system.horizon,
-            "clients": system.clients,
-            "currency": system.currency,
-        }
-        print_json({**money, **end, "amendments": changes, "orders": lines})
+        )
         return
-    until = "open" if system.horizon is None else str(system.horizon)
-    say(
-        f"round {found.rounds} of {until}, {system.clients} clients; money"
-        f" {system.currency}".rstrip()
-    )
+
+    system = found.system
+    until = "open" if system.horizon is None else system.horizon
+    head = f"round {found.rounds} of {until}, {system.clients} clients"
+    say(f"{head}; money {system.currency}".rstrip())
     say(", ".join(f"{name} {value}" for name, value in money.items()))
     if found.left < 0:
         say("Nothing more is bought: more is spent than is approved.")
-    if changes:
-        columns = ("id", "round", "made", "by", "change", "why")
-        show(
-            StackedTable(
-                "Amendments",
-                columns,
-                [[str(each[name]) for name in columns] for each in changes],
-            )
-        )
-    if listed:
-        names = (
-            "round",
-            "client",
-            "price",
-            "asked",
-            "delivered",
-            "adjusted",
-            "paid",
-            "answered",
-        )
-        title = (
-            "Orders"
-            if len(listed) == len(found.lines)
-            else f"Orders, the last {len(listed)} of {len(found.lines)}"
-        )
-        rows = [
-            [
-                "-" if getattr(line, name) is None else str(getattr(line, name))
-                for name in names
-            ]
-            for line in listed
-        ]
-        show(StackedTable(title, names, rows))
+    _table("Amendments", AMENDMENT, changes)
+    shown_ = found.lines[-LISTED:]
+    title = "Orders"
+    if len(shown_) < len(found.lines):
+        title += f", the last {len(shown_)} of {len(found.lines)}"
+    _table(title, ORDER, [line._asdict() for line in shown_])
+
+
+def _table(title: str, names: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+    """Show a table with a line for each row; nothing if there are none."""
+    from headgate.analysis.display import StackedTable, show
+
+    lines = [
+        ["-" if row[name] is None else str(row[name]) for name in names] for row in rows
+    ]
+    if lines:
+        show(StackedTable(title, names, lines))
+
+
+def _order(line: "OrderLine") -> dict[str, str | list[str]]:
+    """Return an order as JSON holds it: amounts are texts, which round nothing."""
+    return {
+        name: list(value) if isinstance(value, tuple) else str(value)
+        for name, value in line._asdict().items()
+    }
 
 
 def _change(each: "AmendmentRow") -> dict[str, str | int]:
     """Return an amendment as it is shown; one that was taken out says so."""
-    change, made = each.stated(), each.made[:16].replace("T", " ")
-    why = each.why if each.key is None else f"{each.why} [{each.key}]".strip()
+    change, why = each.stated(), each.why
+    if each.key is not None:
+        why = f"{why} [{each.key}]".strip()
     if each.voided:
-        change, why = f"void: {change}", f"{why}; taken out {each.voided}"
+        change = f"void: {change}"
+        why += f"; taken out {each.voided}"
     return {
         "id": each.id,
         "round": each.round,
-        "made": made,
+        "made": each.made[:16].replace("T", " "),
         "by": each.by,
         "why": why,
         "change": change,

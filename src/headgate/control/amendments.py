@@ -33,38 +33,45 @@ same amounts
 class Amendment:
     """The terms that change from the next round on. A field that is left out changes
     nothing.
+
+    Parameters
+    ----------
+    money : float, default 0.0
+        Money approved in addition; below 0: money taken back. If less is approved than
+        was spent, purchases stop.
+    budget : float, optional
+        New budget per round from the next round on; only with an open end.
+    horizon : int or "open", optional
+        New last round; the money approved is for the rounds up to it. A change from an
+        open end approves the budget of each round up to it; a change to an open end
+        keeps the present budget per round.
+    join : int, optional
+        Number of places of a client that joins; the client gets the next number and
+        begins with an empty buffer.
+    weight : float, optional
+        Weight of the client that joins, as in `system.weights`; left out: the mean
+        weight of the others.
+    leave : int, optional
+        Number of a client that leaves: it is given no more samples, and those that it
+        holds are erased.
+    suspend : bool, optional
+        True: purchases stop until an amendment sets false.
+    month : float, optional
+        The most money that may be spent in a calendar month (UTC), in addition to all
+        other limits; 0: removes this limit.
+    adjust : float, default 0.0
+        Amount by which an invoice exceeds what was charged; below 0: a refund.
     """
 
     money: float = 0.0
-    """money approved in addition; below 0: money taken back. If less is approved than
-    was spent, purchases stop
-    """
     budget: float | None = None
-    """new budget per round from the next round on; only with an open end"""
     horizon: int | Literal["open"] | None = None
-    """new last round; the money approved is for the rounds up to it. A change from an
-    open end approves the budget of each round up to it; a change to an open end keeps
-    the present budget per round"""
     join: int | None = None
-    """number of places of a client that joins; the client gets the next number and
-    begins with an empty buffer
-    """
     weight: float | None = None
-    """weight of the client that joins, as in `system.weights`; left out: the mean
-    weight of the others
-    """
     leave: int | None = None
-    """number of a client that leaves: it is given no more samples, and those that it
-    holds are erased
-    """
     suspend: bool | None = None
-    """true: purchases stop until an amendment sets false"""
     month: float | None = None
-    """the most money that may be spent in a calendar month (UTC), in addition to all
-    other limits; 0: removes this limit
-    """
     adjust: float = 0.0
-    """amount by which an invoice exceeds what was charged; below 0: a refund"""
 
     def __post_init__(self) -> None:
         checked = {

@@ -14,8 +14,15 @@ from numpy.typing import NDArray
 
 from headgate.control.ranking import Candidates, chosen
 from headgate.control.retention import KStep, Retention, WindowRule
-from headgate.control.scores import Scores
-from headgate.control.types import Contents, Ints, Ledger, Streams, System
+from headgate.control.scores import Scores, ScoresAt
+from headgate.control.types import (
+    UNSEEN,
+    Contents,
+    Ints,
+    Ledger,
+    SampleView,
+    System,
+)
 from headgate.errors import SettingError
 from headgate.limits import check_memory
 
@@ -26,32 +33,36 @@ other rules, temporary arrays included
 
 
 class Settled(NamedTuple):
-    """The clients' memories after a round, and the samples dropped in it."""
+    """The clients' memories after a round, and the samples dropped in it.
+
+    Parameters
+    ----------
+    contents : Contents
+        The contents of the buffers.
+    unused : array of int or int
+        Samples dropped in the round in which they were admitted, (R,).
+    uses : array of int
+        Sum of the use counts of all dropped samples, (R,).
+    """
 
     contents: Contents
     unused: Ints | int
-    """samples dropped in the round in which they were admitted, (R,)"""
     uses: Ints
-    """sum of the use counts of all dropped samples, (R,)"""
 
 
 class Buffers:
     """The memories of all clients of all runs under one retention rule."""
 
-    def __init__(
-        self, rule: Retention, system: System, runs: int, streams: Streams
-    ) -> None:
+    def __init__(self, rule: Retention, system: System, runs: int, seeds: Ints) -> None:
         if not isinstance(rule, Retention):
             raise SettingError(
                 f"retention = {rule!r}: must be a Retention, as in"
                 " headgate.control.Fifo()"
             )
-        self.rule, self.runs, self.clients, self.streams = (
-            rule,
-            runs,
-            system.clients,
-            streams,
-        )
+        self.rule = rule
+        self.runs = runs
+        self.clients = system.clients
+        self.seeds = seeds
         self.limit = rule.limit(system)
         self.window = isinstance(rule, WindowRule)
         if self.limit is None and not self.window:
@@ -122,7 +133,14 @@ class Buffers:
         np.maximum(kept_from, first, out=first)
         return first
 
-    def settle(self, ledger: Ledger, t: int, first: Ints, last: Ints) -> Settled:
+    def settle(
+        self,
+        ledger: Ledger,
+        t: int,
+        first: Ints,
+        last: Ints,
+        samples: SampleView = UNSEEN,
+    ) -> Settled:
         """Return the memories after admission up to `last`, with windows that begin at
         `first`.
         """
@@ -139,7 +157,7 @@ class Buffers:
             return Settled(contents, 0, np.asarray(left * self.K))
         if self.window:
             return self._window(ledger, contents, t, first, last)
-        return self._chosen(ledger, contents, t, last)
+        return self._chosen(ledger, contents, t, last, samples)
 
     def erased(self, ledger: Ledger, client: int) -> tuple[Contents, Ints]:
         """Return the memories without a client's samples, and the sum of their use
@@ -212,7 +230,12 @@ class Buffers:
     # rules that choose
 
     def _chosen(
-        self, ledger: Ledger, contents: Contents, t: int, last: Ints
+        self,
+        ledger: Ledger,
+        contents: Contents,
+        t: int,
+        last: Ints,
+        samples: SampleView,
     ) -> Settled:
         assert contents.places is not None
         assert contents.born is not None
@@ -237,7 +260,7 @@ class Buffers:
         if contents.labels is not None:
             held["labels"], came["labels"] = (
                 contents.labels,
-                self._labels(run, client, arriving),
+                _labels(samples, run, client, arriving),
             )
         both = {
             name: np.concatenate([held[name][run, client], came[name]], axis=1)
@@ -248,12 +271,14 @@ class Buffers:
             position=both["places"],
             age=age,
             label=both.get("labels"),
-            seed=self.streams.seeds[run, None],
+            seed=self.seeds[run, None],
             client=client[:, None],
             room=self.limit[client, None],
         )
-        scored = self.rule.scores and self.streams.scores is not None
-        stays = self._scored(run, client, given) if scored else chosen(self.rule, given)
+        if self.rule.scores and samples.scores is not None:
+            stays = self._scored(samples.scores, run, client, given)
+        else:
+            stays = chosen(self.rule, given)
         left = given.there & ~stays
         slot = np.argsort(~stays, axis=1, kind="stable")[
             :, :slots
@@ -273,14 +298,15 @@ class Buffers:
             Contents(contents.recent, **after), unused, _by_run(len(last), run, used)
         )
 
-    def _scored(self, run: Ints, client: Ints, given: Candidates) -> NDArray[np.bool_]:
+    def _scored(
+        self, scores: ScoresAt, run: Ints, client: Ints, given: Candidates
+    ) -> NDArray[np.bool_]:
         """Return which samples stay under a rule that looks. Clients with room for all
         their samples need no scores.
 
         Runs are handled one after another, so no number depends on another run and
         memory holds the scores of one run only.
         """
-        assert self.streams.scores is not None
         stays = given.there.copy()
         crowded = np.flatnonzero(stays.sum(axis=1) > given.room[:, 0])
         for own in np.split(
@@ -290,7 +316,7 @@ class Buffers:
                 some = given.of(own)
                 row, nth = np.nonzero(some.there)
                 who = own[row]
-                found = self.streams.scores(
+                found = scores(
                     run[who], client[who], some.position[row, nth], self.rule.scores
                 )
                 stays[own, : some.position.shape[1]] = chosen(
@@ -298,15 +324,16 @@ class Buffers:
                 )
         return stays
 
-    def _labels(self, run: Ints, client: Ints, arriving: Ints) -> NDArray[np.int32]:
-        """Return the classes of the new samples, and 0 for places without a sample."""
-        labels = np.zeros(arriving.shape, dtype=np.int32)
-        if self.streams.labels is not None:
-            row, nth = np.nonzero(arriving >= 0)
-            labels[row, nth] = self.streams.labels(
-                run[row], client[row], arriving[row, nth]
-            )
-        return labels
+
+def _labels(
+    samples: SampleView, run: Ints, client: Ints, arriving: Ints
+) -> NDArray[np.int32]:
+    """Return the classes of the new samples, and 0 for places without a sample."""
+    labels = np.zeros(arriving.shape, dtype=np.int32)
+    if samples.labels is not None:
+        row, nth = np.nonzero(arriving >= 0)
+        labels[row, nth] = samples.labels(run[row], client[row], arriving[row, nth])
+    return labels
 
 
 def keeps_alone(

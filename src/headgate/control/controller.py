@@ -1,11 +1,13 @@
-"""The server of Algorithm 1. `decide` changes nothing; only `post` advances to the next
-round.
+"""The server of Algorithm 1.
+
+`decide` changes nothing; only `post` advances to the next round.
 """
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,27 +16,25 @@ from headgate.control.amendments import Amendment, amended, carried_over
 from headgate.control.apportion import apportion, whole_total
 from headgate.control.buffers import Buffers
 from headgate.control.policy import AdmissionPolicy, check_is_policy
-from headgate.control.scores import ScoresAt
 from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import (
+    UNSEEN,
     AdmissionRequest,
     Arrays,
     Bools,
     Floats,
     Ints,
-    Labels,
     Ledger,
     Losses,
     Orders,
     Report,
-    Streams,
+    SampleView,
     System,
     Terms,
     View,
 )
 from headgate.errors import LedgerError, SettingError, require
 from headgate.escaping import shown
-from headgate.theory.comparison import debt_update
 from headgate.theory.labels import paper
 from headgate.theory.reuse import count_uses
 
@@ -44,18 +44,47 @@ is an exact whole number
 """
 
 
+@paper("eq:Z-update")
+def debt_update(debt: ArrayLike, spend: ArrayLike, budget: ArrayLike) -> Floats:
+    """Return Z(t+1) = [Z(t) + C_t − C]^+, the cost debt after a round with spend C_t.
+
+    >>> debt_update([0.0, 10.0], [30.0, 70.0], 55.0).tolist()
+    [0.0, 25.0]
+    """
+    return np.asarray(
+        np.maximum(np.asarray(debt) + np.asarray(spend) - np.asarray(budget), 0.0)
+    )
+
+
 @paper("alg:acdpp", "eq:lambda-def")
 class Controller:
-    """Control one policy over `runs` independent runs of the same system.
+    """Control one policy over independent runs of the same system.
 
-    Retention rules that draw at random use the runs' `seeds` (default: 0 to runs − 1).
-    Rules that balance classes call `labels`; without it all samples count as one class.
-    Rules that look at samples call `scores`. `looks` is the part of each label's price
-    that pays for looking at samples before the purchase; the ledger records it
-    separately.
+    Parameters
+    ----------
+    system : System
+        The system of all runs.
+    policy : AdmissionPolicy
+        The policy.
+    runs : int, default 1
+        The number of runs, R.
+    seeds : array_like of int, optional
+        The seed of each run, (R,), for retention and selection rules that draw at
+        random. By default 0 to R − 1.
+    looks : float, default 0.0
+        The part of each label's price that pays for looking at samples before the
+        purchase; the ledger records it separately.
 
+    Raises
+    ------
+    SettingError
+        If the policy does not fit the system.
+
+    Examples
+    --------
     >>> from headgate.control.policies import Headgate
-    >>> controller = Controller(System([8, 9, 10], budget=20.0, horizon=100), Headgate())
+    >>> system = System([8, 9, 10], budget=20.0, horizon=100)
+    >>> controller = Controller(system, Headgate())
     >>> ledger = controller.open()
     >>> orders = controller.decide(ledger, 3.0)
     >>> orders.admitted.tolist(), float(controller.post(ledger, orders).spent[0])
@@ -67,89 +96,65 @@ class Controller:
         system: System,
         policy: AdmissionPolicy,
         runs: int = 1,
-        seeds: Ints | None = None,
-        labels: Labels | None = None,
-        scores: ScoresAt | None = None,
+        seeds: ArrayLike | None = None,
+        *,
         looks: float = 0.0,
     ) -> None:
         check_is_policy(policy)
         require(runs >= 1, "runs", runs, "at least 1")
-        seeds = np.arange(runs) if seeds is None else np.asarray(seeds)
-        if seeds.shape != (runs,):
-            raise SettingError(f"{seeds.size} seeds for {runs} runs; each needs one")
-        shares = policy.shares(system)
-        if (
-            shares.shape != (system.clients,)
-            or shares.dtype.kind != "i"
-            or np.any(shares < 0)
-            or not shares.any()
-        ):
-            raise SettingError(
-                "policy shares must be whole numbers, zero or more, not all zero, one"
-                " per client"
-            )
-        self.system, self.policy, self.runs, self.shares = system, policy, runs, shares
+        self.system = system
+        self.policy = policy
+        self.runs = runs
         self.looks = looks
-        buffers = (
-            f"{system.buffer.sum()} places"
-            f" ({hashlib.sha256(system.buffer.tobytes()).hexdigest()[:8]})"
-        )
-        end = None if system.horizon is None else int(system.horizon)
-        self.terms = Terms(
-            type(policy).__name__,
-            int(runs),
-            system.clients,
-            float(system.budget),
-            end,
-            buffers,
-        )
-        self._whole = int(shares.sum())
+        seeds = _checked_seeds(seeds, runs)
+        self.shares = _checked_shares(policy.shares(system), system.clients)
+        self._whole = int(self.shares.sum())
+        self.terms = _terms(system, policy, runs)
         if not callable(policy.retention):
             raise SettingError(
                 f"{type(policy).__name__}.retention: must be a method, retention(self,"
                 " system)"
             )
-        self.buffers = Buffers(
-            policy.retention(system), system, runs, Streams(seeds, labels, scores)
-        )
+        self.buffers = Buffers(policy.retention(system), system, runs, seeds)
 
     def open(self) -> Ledger:
-        """Return the ledger before round 1, with Z(1) = 0 and nothing admitted."""
-        R, M = self.runs, self.system.clients
-        zeros, counts, per_client = (
-            np.zeros(R),
-            np.zeros(R, dtype=np.int64),
-            np.zeros((R, M), dtype=np.int64),
-        )
+        """Return the ledger before round 1, with Z(1) = 0 and nothing admitted.
+
+        Returns
+        -------
+        Ledger
+            The ledger.
+        """
+        money = np.zeros(self.runs)
+        counts = np.zeros(self.runs, dtype=np.int64)
+        by_client = np.zeros((self.runs, self.system.clients), dtype=np.int64)
+        where = f"{type(self.policy).__name__}.start"
+        memory = _checked_memory(where, self.policy.start(self.system, self.runs))
+        if self.policy.selection is not None:
+            memory = {**memory, **self.policy.selection.start(self.runs)}
         return Ledger(
             t=0,
-            debt=zeros,
-            spent=zeros,
-            admitted=per_client,
-            dropped=per_client,
+            debt=money,
+            spent=money,
+            admitted=by_client,
+            dropped=by_client,
             unused=counts,
             uses=counts,
             squared_uses=counts,
             uses_in_memory=counts,
-            carry=zeros,
-            credit=per_client,
+            carry=money,
+            credit=by_client,
             contents=self.buffers.open(),
-            memory={
-                **_checked_memory(
-                    f"{type(self.policy).__name__}.start",
-                    self.policy.start(self.system, R),
-                ),
-                **(self.policy.selection.start(R) if self.policy.selection else {}),
-            },
+            memory=memory,
             terms=self.terms,
-            looks=zeros if self.looks else None,
+            looks=money if self.looks else None,
         )
 
     def decide(
         self,
         ledger: Ledger,
         price: ArrayLike,
-        reserved: Floats | None = None,
+        reserved: ArrayLike | None = None,
         supply: Supply = EVERYTHING,
         *,
         present: ArrayLike | None = None,
@@ -164,7 +169,7 @@ class Controller:
         price : array_like
             The price of a sample: one number, one for each run, (R,), or one for each
             run and client, (R, M).
-        reserved : array, optional
+        reserved : array_like, optional
             The most that unanswered orders of earlier rounds may cost, (R,); the policy
             treats it as spent. If answers may come late, it must include
             `purse.kept_back`.
@@ -181,129 +186,175 @@ class Controller:
             What each client must admit and which samples it must hold.
         """
         self._check_terms(ledger)
-        t, price = ledger.t + 1, self._checked(price, ledger.t + 1)
+        t = ledger.t + 1
+        prices = self._checked_price(price, t)
         if present is not None or most is not None:
             supply = supply._replace(present=present, most=most)
-        usual = supply is EVERYTHING and self.system.amended is None
-        open_ = None if usual else supply.places(self.system, self.buffers.limit, t)
+        places = supply.places(self.system, self.buffers.limit, t)
         kept_from = self.buffers.kept_from(ledger, t)
-        chosen_by = (
-            {} if self.policy.selection is None else self.policy.selection.heard(ledger)
-        )
-        if (
-            open_ is not None and not open_.any()
-        ):  # nothing can be bought, so the policy is not called
-            zero, none, last = (
-                np.zeros(self.runs),
-                np.zeros_like(ledger.credit),
-                ledger.admitted,
-            )
-            heard = {**ledger.memory, **chosen_by}
-            return Orders(
-                t,
-                price,
-                zero,
-                none,
-                None,
-                kept_from,
-                last,
-                ledger.carry,
-                ledger.credit,
-                heard,
-            )
-        left_none = kept_from is ledger.dropped
-        kept_by_client = ledger.occupancy if left_none else ledger.admitted - kept_from
-        view = View(
+        of_policy, of_selection = self._memories(ledger)
+        if places is not None and not places.any():
+            return self._no_orders(ledger, prices, kept_from, of_selection)
+
+        view = self._view(ledger, prices, reserved, supply, places, kept_from)
+        request, memory = self._asked(view, of_policy)
+        self._check_one_run(view, of_policy)
+        whole = self._whole_samples(request, ledger, places, supply.lot)
+
+        first, last = kept_from, ledger.admitted
+        if whole.admitted.any():
+            last = ledger.admitted + whole.admitted
+            first = self.buffers.first(kept_from, last)
+        return Orders(
             t=t,
+            price=self._paid(ledger, prices),
+            asked=whole.asked,
+            admitted=whole.admitted,
+            free=whole.free,
+            first=first,
+            last=last,
+            carry=whole.carry,
+            credit=whole.credit,
+            memory={**memory, **of_selection},
+        )
+
+    def _memories(self, ledger: Ledger) -> tuple[Arrays, Arrays]:
+        """Return the ledger's memory as that of the policy and that of its selection.
+
+        The memory of the selection is that after the ledger's last round.
+        """
+        if self.policy.selection is None:
+            return dict(ledger.memory), {}
+        of_selection = self.policy.selection.heard(ledger)
+        of_policy = {
+            name: array
+            for name, array in ledger.memory.items()
+            if name not in of_selection
+        }
+        return of_policy, of_selection
+
+    def _no_orders(
+        self, ledger: Ledger, price: Floats, kept_from: Ints, of_selection: Arrays
+    ) -> Orders:
+        """Return the orders of a round in which nothing can be bought.
+
+        The policy is not asked, so its memory stays as it is.
+        """
+        return Orders(
+            t=ledger.t + 1,
+            price=price,
+            asked=np.zeros(self.runs),
+            admitted=np.zeros_like(ledger.credit),
+            free=None,
+            first=kept_from,
+            last=ledger.admitted,
+            carry=ledger.carry,
+            credit=ledger.credit,
+            memory={**ledger.memory, **of_selection},
+        )
+
+    def _view(
+        self,
+        ledger: Ledger,
+        price: Floats,
+        reserved: ArrayLike | None,
+        supply: Supply,
+        places: Ints | None,
+        kept_from: Ints,
+    ) -> View:
+        """Return what the policy may know when it decides the next round."""
+        kept_by_client = ledger.admitted - kept_from
+        system = self.system if places is None else self.system.within(places)
+        spent = ledger.spent
+        if reserved is not None:
+            spent = spent + np.asarray(reserved, dtype=np.float64)
+        return View(
+            t=ledger.t + 1,
             price=price,
             debt=ledger.debt,
-            spent=ledger.spent if reserved is None else ledger.spent + reserved,
-            kept=ledger.held if left_none else kept_by_client.sum(axis=-1),
+            spent=spent,
+            kept=kept_by_client.sum(axis=-1),
             distinct=ledger.distinct,
             kept_by_client=kept_by_client,
-            system=self.system if open_ is None else self.system.within(open_),
+            system=system,
             unused=ledger.unused,
             losses=ledger.losses,
             lot=supply.lot,
             money=supply.money,
         )
-        own = {
-            name: array
-            for name, array in ledger.memory.items()
-            if name not in chosen_by
-        }
-        ask, memory = self._asked(view, own)
-        if self._first is not None:
-            self._first._asked(
-                view.of_first_run(), {name: array[:1] for name, array in own.items()}
-            )
-        limit, shares, lot = self.buffers.limit, self.shares, supply.lot
-        if open_ is not None:
-            ask, limit, shares = (
-                _supplied(ask, open_, lot),
-                open_,
-                np.where(open_ > 0, shares, 0),
-            )
-        room, fits = ask.room, None
-        if limit is not None:
-            room = (
-                np.broadcast_to(limit, ledger.credit.shape)
-                if room is None
-                else np.minimum(room, limit)
-            )
+
+    def _check_one_run(self, view: View, memory: Arrays) -> None:
+        """Ask the policy for run 0 alone, where that reveals a wrong shape."""
+        if self._first_run is not None:
+            first = {name: array[:1] for name, array in memory.items()}
+            self._first_run._asked(view.of_first_run(), first)
+
+    @cached_property
+    def _first_run(self) -> "Controller | None":
+        """A controller of run 0 alone, if there are as many runs as clients.
+
+        Its different shapes reveal a policy that returns a number for each client
+        instead of each run.
+        """
+        if self.runs == 1 or self.runs != self.system.clients:
+            return None
+        return Controller(self.system, self.policy, 1, self.buffers.seeds[:1])
+
+    def _whole_samples(
+        self, request: AdmissionRequest, ledger: Ledger, places: Ints | None, lot: int
+    ) -> "_WholeSamples":
+        """Divide a request, a real number of samples, into whole lots for clients."""
+        limit, shares = self.buffers.limit, self.shares
+        if places is not None:
+            request = _supplied(request, places, lot)
+            limit = places
+            shares = np.where(places > 0, self.shares, 0)
+        room = _smaller(request.room, limit, ledger.credit.shape)
+        fits = None
         if room is not None:
             fits = np.where(shares > 0, room, 0).sum(axis=-1)
-        total, carry, asked = whole_total(ask.total, ledger.carry, fits, lot)
-        room = (
-            room if room is None or lot == 1 else room // lot
-        )  # a lot counts as one sample of as many shares
+        total, carry, asked = whole_total(request.total, ledger.carry, fits, lot)
+
+        # A lot is divided as one sample of a client with a share `lot` times as large.
+        lots_of_room = None if room is None else room // lot
         lots, credit = apportion(
-            total // lot, ledger.credit, shares * lot, room, self._whole * lot
+            total // lot, ledger.credit, shares * lot, lots_of_room, self._whole * lot
         )
         admitted = lots * lot
-        for extra in (ask.given, ask.free):
-            admitted = admitted if extra is None else admitted + extra
-        nothing = ask.given is None and ask.free is None and not total.any()
-        last = ledger.admitted if nothing else ledger.admitted + admitted
-        first = kept_from if nothing else self.buffers.first(kept_from, last)
-        return Orders(
-            t=t,
-            price=self._paid(ledger, price) if self.looks else price,
-            asked=asked,
-            admitted=admitted,
-            free=ask.free,
-            first=first,
-            last=last,
-            carry=carry,
-            credit=credit,
-            memory={**memory, **chosen_by},
-        )
+        for extra in (request.given, request.free):
+            if extra is not None:
+                admitted = admitted + extra
+        return _WholeSamples(asked, admitted, request.free, carry, credit)
+
+    def _paid(self, ledger: Ledger, price: Floats) -> Floats:
+        """Return the price without the looks of clients that do not look.
+
+        The policy decides by the full price, so what it learns about prices does not
+        depend on who looks, and it never overspends.
+        """
+        if not self.looks:
+            return price
+        looking = self._looking(ledger)
+        if looking.all():
+            return price
+        saved = np.where(looking, 0.0, self.looks)
+        if price.ndim == 2:
+            return price - saved
+        if (saved == saved[:, :1]).all():
+            return price - saved[:, 0]
+        return price[:, None] - saved
 
     def _looking(self, ledger: Ledger) -> Bools:
         """Return which clients look in the next round, (R, M)."""
         rule = self.policy.selection
-        return (
-            np.ones(ledger.admitted.shape, dtype=bool)
-            if rule is None
-            else rule.looking(ledger)
-        )
-
-    def _paid(self, ledger: Ledger, price: Floats) -> Floats:
-        """Return the price of the next round, without the price of looks for clients
-        that do not look. The policy decides by the full price, so what it learns about
-        prices does not depend on who looks, and it never overspends."""
-        if (looking := self._looking(ledger)).all():
-            return price
-        saved = np.where(looking, 0.0, self.looks)
-        if price.ndim == 1 and (saved == saved[:, :1]).all():
-            return price - saved[:, 0]
-        return (price if price.ndim == 2 else price[:, None]) - saved
+        if rule is None:
+            return np.ones(ledger.admitted.shape, dtype=bool)
+        return rule.looking(ledger)
 
     def amend(
         self, ledger: Ledger, amendment: Amendment
     ) -> "tuple[Controller, Ledger]":
-        """Return a controller and a ledger for the rounds that follow, under amended
-        terms.
+        """Return a controller and a ledger under amended terms.
 
         Parameters
         ----------
@@ -315,34 +366,33 @@ class Controller:
         Returns
         -------
         controller, ledger : tuple of Controller and Ledger
-            Both replace the previous ones.
+            Both replace the previous ones in the rounds that follow.
         """
         self._check_terms(ledger)
         system = amended(self.system, amendment, ledger.t, float(ledger.spent.mean()))
-        streams = self.buffers.streams
         after = Controller(
-            system,
-            self.policy,
-            self.runs,
-            streams.seeds,
-            streams.labels,
-            streams.scores,
-            self.looks,
+            system, self.policy, self.runs, self.buffers.seeds, looks=self.looks
         )
         if amendment.leave is not None:
-            contents, uses = self.buffers.erased(ledger, amendment.leave)
-            dropped = ledger.dropped.copy()
-            dropped[:, amendment.leave] = ledger.admitted[:, amendment.leave]
-            ledger = replace(
-                ledger,
-                contents=contents,
-                dropped=dropped,
-                uses_in_memory=ledger.uses_in_memory - uses,
-            )
+            ledger = self._without(ledger, amendment.leave)
         return after, carried_over(ledger, amendment, after.open(), after.terms)
 
+    def _without(self, ledger: Ledger, client: int) -> Ledger:
+        """Return the ledger without the samples of a client."""
+        contents, uses = self.buffers.erased(ledger, client)
+        dropped = ledger.dropped.copy()
+        dropped[:, client] = ledger.admitted[:, client]
+        in_memory = ledger.uses_in_memory - uses
+        return replace(
+            ledger, contents=contents, dropped=dropped, uses_in_memory=in_memory
+        )
+
     def post(
-        self, ledger: Ledger, orders: Orders, report: Report | None = None
+        self,
+        ledger: Ledger,
+        orders: Orders,
+        report: Report | None = None,
+        samples: SampleView = UNSEEN,
     ) -> Ledger:
         """Return the ledger after the round.
 
@@ -357,6 +407,18 @@ class Controller:
             Samples that were not admitted are neither charged nor owed later. Late
             samples count from this round on, because the server did not know of them
             before.
+        samples : SampleView, optional
+            Classes and scores of the samples, for retention rules that need them.
+
+        Returns
+        -------
+        Ledger
+            The ledger after the round of the orders.
+
+        Raises
+        ------
+        LedgerError
+            If the orders or the report do not fit the ledger; nothing was posted.
         """
         self._check_terms(ledger)
         if orders.t != ledger.t + 1:
@@ -364,34 +426,19 @@ class Controller:
                 f"orders are for round {orders.t}, the ledger stands at round"
                 f" {ledger.t}; nothing was posted"
             )
-        admitted = orders.admitted if report is None else self._reported(report, orders)
-        late, late_charge = (
-            (None, None) if report is None else self._late(report, orders)
+        done = self._done(ledger, orders, report)
+        contents, unused, uses_gone = self.buffers.settle(
+            ledger, orders.t, done.first, done.last, samples
         )
-        if report is None:
-            first, last = orders.first, orders.last
-        else:
-            last = (
-                ledger.admitted + admitted
-                if late is None
-                else ledger.admitted + late + admitted
-            )
-            first = self.buffers.first(self.buffers.kept_from(ledger, orders.t), last)
-        contents, unused, uses_gone = self.buffers.settle(ledger, orders.t, first, last)
-        n = last.sum(axis=-1) - first.sum(axis=-1)
+        n = done.last.sum(axis=-1) - done.first.sum(axis=-1)
         in_memory = ledger.uses_in_memory - uses_gone + n
         uses, squared = count_uses(ledger.uses, ledger.squared_uses, in_memory, n)
-        charge = (
-            orders.charge(admitted)
-            if late_charge is None
-            else orders.charge(admitted) + late_charge
-        )
         return Ledger(
             t=orders.t,
-            debt=debt_update(ledger.debt, charge, self.system.budget),
-            spent=ledger.spent + charge,
-            admitted=last,
-            dropped=first,
+            debt=debt_update(ledger.debt, done.charge, self.system.budget),
+            spent=ledger.spent + done.charge,
+            admitted=done.last,
+            dropped=done.first,
             unused=ledger.unused + unused,
             uses=uses,
             squared_uses=squared,
@@ -402,149 +449,158 @@ class Controller:
             memory=orders.memory,
             terms=ledger.terms,
             losses=None if report is None else self._losses(report, orders),
-            looks=(
-                None
-                if ledger.looks is None
-                else self._looks(ledger.looks, ledger, orders, admitted, late)
-            ),
+            looks=self._spent_on_looks(ledger, done.bought),
         )
+
+    def _done(self, ledger: Ledger, orders: Orders, report: Report | None) -> "_Done":
+        """Return what the clients did, from their report or else from the orders."""
+        if report is None:
+            bought, charge = (
+                orders.bought(orders.admitted),
+                orders.charge(orders.admitted),
+            )
+            return _Done(orders.first, orders.last, bought, charge)
+
+        admitted = _reported(report, orders)
+        last = ledger.admitted + admitted
+        bought, charge = orders.bought(admitted), orders.charge(admitted)
+        if report.late is not None or report.late_charge is not None:
+            late, late_charge = self._late(report, orders)
+            last = last + late
+            bought = bought + late
+            charge = charge + late_charge
+        first = self.buffers.first(self.buffers.kept_from(ledger, orders.t), last)
+        return _Done(first, last, bought, charge)
+
+    def _late(self, report: Report, orders: Orders) -> tuple[Ints, Floats]:
+        """Return the late samples and their charge, or raise LedgerError."""
+        together = report.late is not None and report.late_charge is not None
+        _need(together, orders, "late samples and their charge belong together")
+        late, charge = np.asarray(report.late), np.asarray(report.late_charge)
+        _need(
+            late.shape == orders.admitted.shape
+            and late.dtype.kind == "i"
+            and bool((late >= 0).all()),
+            orders,
+            "late samples must be whole numbers from 0 on, one per run and client",
+        )
+        _need(
+            charge.shape == (self.runs,) and _no_less_than_zero(charge),
+            orders,
+            f"late samples for {charge.tolist()}; must be finite and 0 or more",
+        )
+        return late, charge
+
+    def _spent_on_looks(self, ledger: Ledger, labels: Ints) -> Floats | None:
+        """Return the money spent on looks so far.
+
+        `labels` are the labels bought in this round, (R, M).
+        """
+        if ledger.looks is None:
+            return None
+        looked = np.where(self._looking(ledger), labels, 0).sum(axis=-1)
+        return np.asarray(ledger.looks + self.looks * looked)
 
     def _check_terms(self, ledger: Ledger) -> None:
         if ledger.terms is not self.terms:
             ledger.terms.check(self.terms, "ledger")
 
-    def _looks(
-        self,
-        before: Floats,
-        ledger: Ledger,
-        orders: Orders,
-        admitted: Ints,
-        late: Ints | None,
-    ) -> Floats:
-        """Return the money spent on looks so far, including the looks for late
-        samples.
-        """
-        labels = (
-            orders.bought(admitted) if late is None else orders.bought(admitted) + late
-        )
-        return np.asarray(
-            before
-            + self.looks * np.where(self._looking(ledger), labels, 0).sum(axis=-1)
-        )
-
-    @cached_property
-    def _first(self) -> "Controller | None":
-        """A controller of run 0 alone, if there are as many runs as clients, else None.
-        Its different shapes reveal a policy that returns a number for each client
-        instead of each run."""
-        if self.runs == 1 or self.runs != self.system.clients:
-            return None
-        return Controller(self.system, self.policy, 1, self.buffers.streams.seeds[:1])
-
     def _asked(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        """Return the policy's request and memory, or raise SettingError if their shapes
-        or values are invalid.
+        """Return the policy's request and memory, or raise SettingError.
+
+        The shapes and values of both must be valid.
         """
         name = type(self.policy).__name__
+        where = f"round {view.t}: {name}"
         try:
             answer = self.policy.admit(view, memory)
         except SettingError as error:
-            raise SettingError(f"round {view.t}: {name}: {error}") from None
+            raise SettingError(f"{where}: {error}") from None
         except Exception as error:
             error.add_note(
                 f"in round {view.t}, in {name}.admit: arrays of view and memory hold"
                 f" all {self.runs} runs"
             )
             raise
-        if not (
-            isinstance(answer, tuple)
-            and len(answer) == 2
-            and isinstance(answer[0], AdmissionRequest)
-        ):
+        is_pair = isinstance(answer, tuple) and len(answer) == 2
+        if not is_pair or not isinstance(answer[0], AdmissionRequest):
             raise SettingError(
-                f"round {view.t}: {name}.admit must return an AdmissionRequest and the"
+                f"{where}.admit must return an AdmissionRequest and the"
                 f" memory, returned {_kinds(answer)}"
             )
-        ask, after = answer
-        total = np.asarray(ask.total, dtype=np.float64)
+        request, after = answer
+        request = self._checked_request(where, request)
+        return request, _checked_memory(where, after, memory)
+
+    def _checked_request(
+        self, where: str, request: AdmissionRequest
+    ) -> AdmissionRequest:
+        """Return the request with its total as floats, or raise SettingError."""
+        total = np.asarray(request.total, dtype=np.float64)
         if total.shape != (self.runs,):
             raise SettingError(
-                f"round {view.t}: {name} asked for an array of {total.shape}; needs one"
+                f"{where} asked for an array of {total.shape}; needs one"
                 " total for each run"
             )
-        if not ((total >= 0) & (total < np.inf)).all():
+        if not _no_less_than_zero(total):
             raise SettingError(
-                f"round {view.t}: {name} asked for {shown(total.tolist())} samples;"
+                f"{where} asked for {shown(total.tolist())} samples;"
                 " must be finite, 0 or more"
             )
-        for key in ("room", "given", "free"):
-            each = getattr(ask, key)
-            if each is not None and np.shape(each) != (self.runs, self.system.clients):
-                needed = (
-                    f"one number for each of {self.runs} runs and {self.system.clients}"
+        shape = (self.runs, self.system.clients)
+        for name in ("room", "given", "free"):
+            array = getattr(request, name)
+            if array is not None and np.shape(array) != shape:
+                raise SettingError(
+                    f"{where} asked with `{name}` of shape {np.shape(array)}; needs one"
+                    f" number for each of {self.runs} runs and {self.system.clients}"
                     " clients"
                 )
-                raise SettingError(
-                    f"round {view.t}: {name} asked with `{key}` of shape"
-                    f" {np.shape(each)}; needs {needed}"
-                )
+
         most = MOST_ADMITTED / max(self._whole, 1)
-        extra = sum(
-            int(each.max(initial=0)) * self.system.clients
-            for each in (ask.given, ask.free)
-            if each is not None
-        )
+        extra = 0
+        for array in (request.given, request.free):
+            if array is not None:
+                extra += int(array.max(initial=0)) * self.system.clients
         if (total > most).any() or extra > MOST_ADMITTED:
             raise SettingError(
-                f"round {view.t}: {name} asked for {max(total.max(), extra):g} samples;"
+                f"{where} asked for {max(total.max(), extra):g} samples;"
                 f" at most {most:,.0f}"
             )
-        return ask._replace(total=total), _checked_memory(
-            f"round {view.t}: {name}", after, memory
-        )
+        return request._replace(total=total)
 
-    def _checked(self, price: ArrayLike, t: int) -> Floats:
-        price = np.asarray(price, dtype=np.float64)
-        if price.ndim == 0:  # one price for all runs
-            price = np.full(self.runs, price)
-        if price.shape not in ((self.runs,), (self.runs, self.system.clients)):
-            each = (
-                f"one for each of {self.runs} runs, or one for each run and each of"
+    def _checked_price(self, price: ArrayLike, t: int) -> Floats:
+        """Return the price for each run, or for each run and client.
+
+        SettingError is raised if it is not possible.
+        """
+        prices = np.asarray(price, dtype=np.float64)
+        if prices.ndim == 0:
+            prices = np.full(self.runs, prices)
+        if prices.shape not in ((self.runs,), (self.runs, self.system.clients)):
+            raise SettingError(
+                f"round {t}: prices of shape {prices.shape}; needs one, one for each of"
+                f" {self.runs} runs, or one for each run and each of"
                 f" {self.system.clients} clients"
             )
-            raise SettingError(
-                f"round {t}: prices of shape {price.shape}; needs one, {each}"
-            )
-        fine = (price >= 0) & (price < np.inf)
+        fine = (prices >= 0) & (prices < np.inf)
         if not fine.all():
             raise SettingError(
-                f"round {t}: a price of {price[~fine][0]}; prices must be finite and"
+                f"round {t}: a price of {prices[~fine][0]}; prices must be finite and"
                 " zero or more"
             )
-        return price
-
-    def _reported(self, report: Report, orders: Orders) -> Ints:
-        admitted = np.asarray(report.admitted)
-        fits = admitted.shape == orders.admitted.shape and admitted.dtype.kind == "i"
-        _need(fits, orders, "the report must hold one whole number per run and client")
-        for r, m in np.argwhere((admitted < 0) | (admitted > orders.admitted))[:1]:
-            reported, ordered = admitted[r, m], orders.admitted[r, m]
-            _need(
-                False,
-                orders,
-                f"client {m} reports {reported} admitted samples where {ordered} were"
-                " ordered",
-            )
-        return admitted
+        return prices
 
     def _losses(self, report: Report, orders: Orders) -> Losses | None:
+        """Return the losses of the report that are kept, or raise LedgerError."""
         losses = self.kept(report.losses)
-        for each in () if losses is None else losses.arrays:
-            fine = each.shape == orders.admitted.shape and bool(
-                (np.isnan(each) | ((each >= 0) & (each < np.inf))).all()
-            )
+        if losses is None:
+            return None
+        for array in losses.arrays:
+            missing = np.isnan(array)
+            possible = missing | ((array >= 0) & (array < np.inf))
             _need(
-                fine,
+                array.shape == orders.admitted.shape and bool(possible.all()),
                 orders,
                 "losses must be one for each run and client, finite and 0 or more, or"
                 " not a number",
@@ -552,42 +608,99 @@ class Controller:
         return losses
 
     def kept(self, losses: Losses | None) -> Losses | None:
-        """Return the reported losses that the policy and its selection use, or None if
-        neither listens.
+        """Return the reported losses that the policy and its selection use.
+
+        Parameters
+        ----------
+        losses : Losses or None
+            The reported losses.
+
+        Returns
+        -------
+        Losses or None
+            Those that are used; None if neither the policy nor its selection listens.
         """
         if losses is None or not self.policy.hears:
             return None
         rule = self.policy.selection
-        used = losses.arrays if rule is not None and rule.listens else losses[:2]
+        if rule is not None and rule.listens:
+            used = losses.arrays
+        else:
+            used = [losses.new, losses.held]
         return Losses(*(np.asarray(each, dtype=np.float64) for each in used))
 
-    def _late(
-        self, report: Report, orders: Orders
-    ) -> tuple[Ints | None, Floats | None]:
-        if report.late is None and report.late_charge is None:
-            return None, None
-        together = report.late is not None and report.late_charge is not None
-        _need(together, orders, "late samples and their charge belong together")
-        late, charge = np.asarray(report.late), np.asarray(report.late_charge)
-        fine = (
-            late.shape == orders.admitted.shape
-            and late.dtype.kind == "i"
-            and bool((late >= 0).all())
+
+class _WholeSamples(NamedTuple):
+    """A request in whole samples, and what rounding leaves to the next round.
+
+    `asked` is the request after all limits and before rounding, (R,); `admitted` are
+    the new samples of each client, of which `free` are not paid for, (R, M); `carry`
+    and `credit` are as in `Ledger`.
+    """
+
+    asked: Floats
+    admitted: Ints
+    free: Ints | None
+    carry: Floats
+    credit: Ints
+
+
+class _Done(NamedTuple):
+    """What clients did in a round: their windows, (R, M), purchases and charge.
+
+    Late samples are included.
+    """
+
+    first: Ints
+    last: Ints
+    bought: Ints
+    charge: Floats
+
+
+def _checked_seeds(seeds: ArrayLike | None, runs: int) -> Ints:
+    if seeds is None:
+        return np.arange(runs)
+    own = np.asarray(seeds)
+    if own.shape != (runs,):
+        raise SettingError(f"{own.size} seeds for {runs} runs; each needs one")
+    return own
+
+
+def _checked_shares(shares: Ints, clients: int) -> Ints:
+    whole = shares.shape == (clients,) and shares.dtype.kind == "i"
+    if not whole or np.any(shares < 0) or not shares.any():
+        raise SettingError(
+            "policy shares must be whole numbers, zero or more, not all zero, one"
+            " per client"
         )
+    return shares
+
+
+def _terms(system: System, policy: AdmissionPolicy, runs: int) -> Terms:
+    checksum = hashlib.sha256(system.buffer.tobytes()).hexdigest()[:8]
+    return Terms(
+        policy=type(policy).__name__,
+        runs=int(runs),
+        clients=system.clients,
+        budget=float(system.budget),
+        horizon=None if system.horizon is None else int(system.horizon),
+        buffers=f"{system.buffer.sum()} places ({checksum})",
+    )
+
+
+def _reported(report: Report, orders: Orders) -> Ints:
+    """Return the admitted samples that clients report, or raise LedgerError."""
+    admitted = np.asarray(report.admitted)
+    fits = admitted.shape == orders.admitted.shape and admitted.dtype.kind == "i"
+    _need(fits, orders, "the report must hold one whole number per run and client")
+    for r, m in np.argwhere((admitted < 0) | (admitted > orders.admitted))[:1]:
         _need(
-            fine,
+            False,
             orders,
-            "late samples must be whole numbers from 0 on, one per run and client",
+            f"client {m} reports {admitted[r, m]} admitted samples where"
+            f" {orders.admitted[r, m]} were ordered",
         )
-        fine = charge.shape == (self.runs,) and bool(
-            ((charge >= 0) & (charge < np.inf)).all()
-        )
-        _need(
-            fine,
-            orders,
-            f"late samples for {charge.tolist()}; must be finite and 0 or more",
-        )
-        return late, charge
+    return admitted
 
 
 def _need(fine: bool, orders: Orders, wanted: str) -> None:
@@ -595,27 +708,40 @@ def _need(fine: bool, orders: Orders, wanted: str) -> None:
         raise LedgerError(f"round {orders.t}: {wanted}; nothing was posted")
 
 
-def _supplied(ask: AdmissionRequest, open_: Ints, lot: int) -> AdmissionRequest:
+def _no_less_than_zero(values: Floats) -> bool:
+    """Return whether all values are finite and zero or more."""
+    return bool(((values >= 0) & (values < np.inf)).all())
+
+
+def _supplied(request: AdmissionRequest, places: Ints, lot: int) -> AdmissionRequest:
     """Return the request, limited for each client to the places that can be filled."""
-    given, free = (
-        None if each is None else np.minimum(each, open_) // lot * lot
-        for each in (ask.given, ask.free)
-    )
-    room = (
-        open_
-        if given is None and free is None
-        else open_ - sum(each for each in (given, free) if each is not None)
-    )
-    return ask._replace(
-        given=given,
-        free=free,
-        room=np.minimum(room, open_ if ask.room is None else ask.room).clip(0),
-    )
+    limited: dict[str, Ints] = {}
+    room = places
+    for name in ("given", "free"):
+        extra = getattr(request, name)
+        if extra is not None:
+            limited[name] = np.minimum(extra, places) // lot * lot
+            room = room - limited[name]
+    if request.room is not None:
+        room = np.minimum(room, request.room)
+    return request._replace(room=np.maximum(room, 0), **limited)
+
+
+def _smaller(
+    room: Ints | None, limit: Ints | None, shape: tuple[int, ...]
+) -> Ints | None:
+    """Return the smaller of two limits; None means no limit."""
+    if limit is None:
+        return room
+    if room is None:
+        return np.broadcast_to(limit, shape)
+    return np.minimum(room, limit)
 
 
 def _checked_memory(where: str, memory: object, before: Arrays | None = None) -> Arrays:
-    """Return `memory`, or raise SettingError unless it holds arrays with the names,
-    shapes and types of `before`.
+    """Return `memory`, or raise SettingError unless it holds arrays.
+
+    Their names, shapes and types must be those of `before`.
     """
     if not isinstance(memory, Mapping):
         raise SettingError(
@@ -633,18 +759,14 @@ def _checked_memory(where: str, memory: object, before: Arrays | None = None) ->
             )
         like = array if before is None else before[name]
         if array.shape != like.shape or array.dtype != like.dtype:
-            given = f"{like.dtype}{list(like.shape)}"
             raise SettingError(
                 f"{where}: memory[{name!r}] is {array.dtype}{list(array.shape)},"
-                f" `start` gave {given}"
+                f" `start` gave {like.dtype}{list(like.shape)}"
             )
     return memory
 
 
 def _kinds(answer: object) -> str:
-    """Return the names of the types of what was returned, for example "ndarray and
-    dict".
-    """
-    return " and ".join(
-        type(each).__name__ for each in (answer if type(answer) is tuple else (answer,))
-    )
+    """Return the types of what was returned, for example "ndarray and dict"."""
+    parts = answer if type(answer) is tuple else (answer,)
+    return " and ".join(type(each).__name__ for each in parts)

@@ -5,17 +5,19 @@ every round how much to admit.
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
-from headgate.control.prices.processes import PriceProcess
 from headgate.control.retention import Fifo, Retention
 from headgate.control.selection import Selection
 from headgate.control.types import AdmissionRequest, Arrays, Ints, System, View
 from headgate.errors import SettingError
 from headgate.escaping import shown
-from headgate.theory.bound import BoundConstants
-from headgate.theory.comparison import Benchmark, ck_bound, optimal_K, saturated
 from headgate.theory.labels import paper
+
+if TYPE_CHECKING:
+    from headgate.control.prices import PriceProcess
+    from headgate.theory.bound import BoundConstants
+    from headgate.theory.comparison import Benchmark
 
 OPEN_END = 1000
 """number of rounds over which the bound of a run with an open end is summed"""
@@ -23,11 +25,13 @@ OPEN_END = 1000
 
 @paper("eq:kstep-opt-problem")
 def better_of_corollary(
-    system: System, mean_price: float, k: BoundConstants
-) -> Benchmark:
+    system: System, mean_price: float, k: "BoundConstants"
+) -> "Benchmark":
     """Return the candidate of Corollary 2 with the lower Ē_T(π^CK); both solve
     eq:kstep-opt-problem in real numbers.
     """
+    from headgate.theory.comparison import ck_bound, optimal_K
+
     rounds = system.horizon or OPEN_END
     candidates = optimal_K(mean_price, system.buffer, system.budget)
     return min(
@@ -37,15 +41,30 @@ def better_of_corollary(
 
 @dataclass(frozen=True, eq=False)
 class PolicyContext:
-    """The information from which a policy works out the settings that were left out."""
+    """The information from which a policy works out the settings that were left out.
+
+    Parameters
+    ----------
+    system : System
+        The system.
+    prices : PriceProcess
+        Price process of the experiment.
+    bound : BoundConstants
+        Constants of the bound.
+    seeds : array of int
+        Seed of each run, (R,).
+    rounds : int
+        Number of rounds of the run.
+    linear : bool, default True
+        Whether the model is linear; true also if no model is known.
+    """
 
     system: System
-    prices: PriceProcess
-    bound: BoundConstants
+    prices: "PriceProcess"
+    bound: "BoundConstants"
     seeds: Ints
     rounds: int
     linear: bool = True
-    """whether the model is linear; true also if no model is known"""
 
     @cached_property
     def mean_price(self) -> float:
@@ -60,6 +79,8 @@ class PolicyContext:
         """Return the highest rate Λ̄ that the budget and the places allow; `buffer`
         restricts the places to some clients.
         """
+        from headgate.theory.comparison import saturated
+
         own = self.system.buffer if buffer is None else buffer
         return saturated(K, self.mean_price, own, self.system.budget).rate
 
@@ -71,12 +92,15 @@ class AdmissionPolicy(ABC):
     paper's joint policy π.
 
     A new policy must define one method, `admit`; the others have defaults.
+
+    Parameters
+    ----------
+    selection : Selection, optional
+        Rule that chooses which samples of a window (`data.window`) clients buy; left
+        out: the next ones of their streams.
     """
 
     selection: Selection | None = field(default=None, kw_only=True)
-    """rule that chooses which samples of a window (`data.window`) clients buy; left
-    out: the next ones of their streams
-    """
 
     listens: ClassVar[bool] = False
     """whether the policy needs the losses of the previous round, `View.losses`;

@@ -24,33 +24,45 @@ NOBODY = np.iinfo(np.int64).max
 
 
 class Candidates(NamedTuple):
-    """The samples that clients choose from, with one row for each client, (C, W)."""
+    """The samples that clients choose from, with one row for each client, (C, W).
+
+    Parameters
+    ----------
+    position : array of int
+        Position of each sample in the client's stream, ascending, −1 for an empty
+        place.
+    room : array of int
+        Number of samples that the client may keep or buy, (C, 1).
+    seed : array of int
+        Seed of the client's run, (C, 1).
+    client : array of int
+        Number of the client, (C, 1).
+    age : array of int, optional
+        Rounds since the sample was admitted, 0 if it is new; None in a selection.
+    label : NDArray[Any], optional
+        Class of each sample; None: labels are not known, so all samples are one class.
+    scores : Scores, optional
+        Scores that the rule needs for each sample, 0 at empty places; None: there is no
+        model, as in a plan.
+    held : array of float, optional
+        Features of the samples that the client holds, (C, B, H), for a buying rule that
+        is `beside_held`.
+    held_there : array of bool, optional
+        Which of the samples held exist, (C, B).
+    purpose : Purpose, default Purpose.RETENTION
+        Purpose of the random draws.
+    """
 
     position: Ints
-    """position of each sample in the client's stream, ascending, −1 for an empty place
-    """
     room: Ints
-    """number of samples that the client may keep or buy, (C, 1)"""
     seed: Ints
-    """seed of the client's run, (C, 1)"""
     client: Ints
-    """number of the client, (C, 1)"""
     age: Ints | None = None
-    """rounds since the sample was admitted, 0 if it is new; None in a selection"""
     label: NDArray[Any] | None = None
-    """class of each sample; None: labels are not known, so all samples are one class"""
     scores: Scores | None = None
-    """scores that the rule needs for each sample, 0 at empty places; None: there is no
-    model, as in a plan
-    """
     held: Floats | None = None
-    """features of the samples that the client holds, (C, B, H), for a buying rule that
-    is `beside_held`
-    """
     held_there: Bools | None = None
-    """which of the samples held exist, (C, B)"""
     purpose: Purpose = Purpose.RETENTION
-    """purpose of the random draws"""
 
     @property
     def there(self) -> Bools:

@@ -33,33 +33,56 @@ BY_ROUND = 200
 class Rehearsal:
     """The results of a rehearsal; arrays are (R, T), per run and round, unless stated
     otherwise.
+
+    Parameters
+    ----------
+    system : System
+        The system.
+    price : array of float
+        Price of a sample, (R, T): the mean over the clients if each has its own price.
+    admitted : array of int
+        Samples admitted in round t.
+    n : array of int
+        Samples in memory, n(t).
+    N : array of int
+        Distinct samples trained on, N(t).
+    n_eff : array of float
+        Effective sample size, N_eff(t).
+    debt : array of float
+        Cost debt Z(t) at the beginning of round t.
+    spend : array of float
+        Money spent in round t.
+    free : array of int
+        Samples admitted in round t that are not paid for.
+    peak_excess : array of int
+        Largest n_m(t) − B_m of any client.
+    occupancy : array of int
+        Sum over the rounds of the samples that each client holds, n_m(t), (R, M).
+    peak_occupancy : array of int
+        The most samples that each client held in any round, (R, M).
+    ledger : Ledger
+        Ledger after the last round.
+    admitted_by_client : array of int, optional
+        Samples admitted, λ_m(t), (R, T, M); None unless `by_client` was set.
+    held_by_client : array of int, optional
+        Samples held, n_m(t), (R, T, M); None unless `by_client` was set.
     """
 
     system: System
     price: Floats
-    """price of a sample, (R, T): the mean over the clients if each has its own price"""
     admitted: Ints
     n: Ints
     N: Ints
     n_eff: Floats
     debt: Floats
-    """cost debt Z(t) at the beginning of round t"""
     spend: Floats
-    """money spent in round t"""
     free: Ints
-    """samples admitted in round t that are not paid for"""
     peak_excess: Ints
-    """largest n_m(t) − B_m of any client"""
     occupancy: Ints
-    """sum over the rounds of the samples that each client holds, n_m(t), (R, M)"""
     peak_occupancy: Ints
-    """the most samples that each client held in any round, (R, M)"""
     ledger: Ledger
-    """ledger after the last round"""
     admitted_by_client: Ints | None = None
-    """samples admitted, λ_m(t), (R, T, M); None unless `by_client` was set"""
     held_by_client: Ints | None = None
-    """samples held, n_m(t), (R, T, M); None unless `by_client` was set"""
 
     @property
     def rounds(self) -> int:
@@ -163,13 +186,23 @@ def rehearse(
 
 @dataclass(frozen=True, eq=False)
 class Plan:
-    """A policy with all its settings worked out, and the results of its rehearsal."""
+    """A policy with all its settings worked out, and the results of its rehearsal.
+
+    Parameters
+    ----------
+    policy : AdmissionPolicy
+        The policy.
+    rehearsal : Rehearsal
+        Results of the rehearsal, with one run for each seed.
+    bound : float
+        Bound Ē_T of Theorem 1, averaged over the runs.
+    oracle_bound : float
+        Bound of the costless oracle, Ē_T^oracle.
+    """
 
     policy: AdmissionPolicy
     rehearsal: Rehearsal
-    """results of the rehearsal, with one run for each seed"""
     bound: float
-    """bound Ē_T of Theorem 1, averaged over the runs"""
     oracle_bound: float
 
     @property

@@ -36,6 +36,13 @@ class Retention(RankingRule):
     A client keeps all of these samples, or as many as its limit allows. A rule that
     names `scores` receives them if a model is available. Without a model it must still
     rank.
+
+    Parameters
+    ----------
+    capacity : Capacity, optional
+        The most samples that each client can hold: "buffer" for B_m, one number for all
+        clients, or one for each client. None: no limit, which only window rules may
+        have.
     """
 
     capacity: Capacity | None = field(default="buffer", kw_only=True)
@@ -88,6 +95,16 @@ class KStep(WindowRule):
 
     Clients named in `forever` never drop a sample; the hybrid policy uses this for its
     stale clients.
+
+    Parameters
+    ----------
+    K : int
+        Number of rounds for which a sample is kept.
+    capacity : Capacity, optional
+        The most samples that each client can hold: "buffer" for B_m, one number for all
+        clients, or one for each client. None: age alone decides which samples leave.
+    forever : tuple of int, default ()
+        Numbers of the clients that never drop a sample by age.
     """
 
     K: int
@@ -107,6 +124,12 @@ class KStep(WindowRule):
 class Fifo(WindowRule):
     """When a client holds `capacity` samples, its oldest samples make room for new
     ones.
+
+    Parameters
+    ----------
+    capacity : Capacity, default "buffer"
+        The most samples that each client can hold: "buffer" for B_m, one number for all
+        clients, or one for each client.
     """
 
     capacity: Capacity = "buffer"
@@ -124,6 +147,12 @@ class Reservoir(Retention):
     probability B/i and replaces a random one. Each sample has one random key and the
     smallest keys stay (Fan, Muller and Rezucha 1962), so the choice does not depend on
     the rounds in which the samples arrived.
+
+    Parameters
+    ----------
+    capacity : Capacity, default "buffer"
+        The most samples that each client can hold: "buffer" for B_m, one number for all
+        clients, or one for each client.
     """
 
     capacity: Capacity = "buffer"
@@ -140,6 +169,12 @@ class ClassBalanced(Retention):
     This is the greedy balancing of Prabhu, Torr and Dokania (2020), for all samples of
     a round together. Among classes of the same size the choice is random. Without
     labels all samples are one class, and old ones leave at random.
+
+    Parameters
+    ----------
+    capacity : Capacity, default "buffer"
+        The most samples that each client can hold: "buffer" for B_m, one number for all
+        clients, or one for each client.
     """
 
     capacity: Capacity = "buffer"

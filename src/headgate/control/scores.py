@@ -24,24 +24,31 @@ class Scores(NamedTuple):
 
     All numbers are finite. They are 0 for a place without a sample and for a model with
     non-finite output.
+
+    Parameters
+    ----------
+    loss : array of float, optional
+        Cross-entropy with the sample's label, (…).
+    entropy : array of float, optional
+        Entropy of the predicted probabilities, (…); needs no label.
+    margin : array of float, optional
+        Largest minus second largest predicted probability, (…); needs no label.
+    error : array of float, optional
+        Predicted probabilities minus the label as 0 and 1, (…, classes).
+    guess : array of float, optional
+        Predicted probabilities minus the predicted class as 0 and 1, (…, classes);
+        needs no label.
+    features : array of float, optional
+        Input of the last layer, with a 1 for its bias if it has one, (…, H); needs no
+        label.
     """
 
     loss: Floats | None = None
-    """cross-entropy with the sample's label, (…)"""
     entropy: Floats | None = None
-    """entropy of the predicted probabilities, (…); needs no label"""
     margin: Floats | None = None
-    """largest minus second largest predicted probability, (…); needs no label"""
     error: Floats | None = None
-    """predicted probabilities minus the label as 0 and 1, (…, classes)"""
     guess: Floats | None = None
-    """predicted probabilities minus the predicted class as 0 and 1, (…, classes); needs
-    no label
-    """
     features: Floats | None = None
-    """input of the last layer, with a 1 for its bias if it has one, (…, H); needs no
-    label
-    """
 
     def placed(self, there: Bools) -> "Scores":
         """Return the scores in the shape of `there`: in order at the places that are

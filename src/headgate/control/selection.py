@@ -135,16 +135,19 @@ class Adaptive(ByMargin):
     and all clients look in all rounds from then on. After 100 such samples the trial
     ends in any case, and no client looks until the share reaches `again`. Without
     reports, as in a plan, the trial continues.
+
+    Parameters
+    ----------
+    level : float, default 0.05
+        Share of randomly chosen samples that the model must get right in the trial for
+        all clients to look.
+    again : float, default 0.5
+        Share that it must get right for clients to look if it did not get `level` right
+        in the trial.
     """
 
     level: float = 0.05
-    """share of randomly chosen samples that the model must get right in the trial for
-    all clients to look
-    """
     again: float = 0.5
-    """share that it must get right for clients to look if it did not get `level` right
-    in the trial
-    """
     listens = True
 
     def __post_init__(self) -> None:

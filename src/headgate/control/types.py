@@ -1,5 +1,4 @@
-"""The data types of control: the system, the server's view, a policy's request, orders,
-reports and the ledger.
+"""The nouns of control: system, view, request, orders, report and ledger.
 
 The first axis of every array is R (runs, one for each seed); the last is M (clients) if
 the array has a value per client. Counts are int64 and money is float64, so neither the
@@ -13,7 +12,7 @@ from functools import cached_property
 from typing import Any, NamedTuple, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from headgate.control.checks import (
     optional,
@@ -33,102 +32,115 @@ Born = NDArray[np.int8 | np.int16 | np.int32]
 """numbers of rounds, in an integer type that is wide enough for them"""
 Arrays = Mapping[str, NDArray[Any]]
 """state as named arrays, which are never changed in place"""
+NORMALISED = 1e-9
+"""largest difference to 1 of the sum of weights that are left as they are"""
 
 
 class Amended(NamedTuple):
-    """The effect of all amendments on a system: approved money, clients that have left,
-    and suspension.
+    """The effect of all amendments on a system.
+
+    Parameters
+    ----------
+    money : float
+        Money approved for all rounds up to the horizon; with an open end, up to round
+        `since`.
+    since : int
+        The last round before the latest amendment; with an open end, every round after
+        it adds its budget.
+    left : tuple of int, default ()
+        Numbers of the clients that have left.
+    suspended : bool, default False
+        Whether purchases are suspended.
     """
 
     money: float
-    """money approved for all rounds up to the horizon; with an open end, up to round
-    `since`
-    """
     since: int
-    """the last round before the latest amendment; with an open end, every round after
-    it adds its budget
-    """
     left: tuple[int, ...] = ()
-    """numbers of the clients that have left"""
     suspended: bool = False
-    """whether purchases are suspended"""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, init=False)
 class System:
-    """The given system: buffers B_m, the budget C per round, the horizon T (None: open
-    end) and weights α_m.
+    """The given terms of a run: buffers, budget, horizon and weights.
+
+    Parameters
+    ----------
+    buffer : array_like of int
+        Places of each client, B_m, (M,).
+    budget : float
+        Budget per round, C.
+    horizon : int, optional
+        Number of rounds, T; left out: the end is open.
+    weight : array_like of float, optional
+        Weight of each client, α_m, (M,), normalised to a sum of 1; left out: equal
+        weights.
+    currency : str, default ""
+        Symbol printed beside amounts of money, for example "$"; it has no other effect.
+    amended : Amended, optional
+        Effect of the amendments so far, set only by `Controller.amend`; None: no
+        amendments.
+
+    Raises
+    ------
+    SettingError
+        If a value is not possible; the message names the setting and the value.
     """
 
     buffer: Ints
     budget: float
-    horizon: int | None = None
-    # filled in below: equal weights
-    weight: Floats = field(default=None)  # type: ignore[arg-type]
-    currency: str = ""
-    """symbol printed beside amounts of money, for example "$"; it has no other effect
-    """
-    amended: Amended | None = field(default=None, kw_only=True)
-    """effect of the amendments so far, set only by `Controller.amend`; None: no
-    amendments
-    """
+    horizon: int | None
+    weight: Floats
+    currency: str
+    amended: Amended | None = field(kw_only=True)
 
-    def __post_init__(self) -> None:
-        buffer = whole_numbers("system.buffers", self.buffer, SAMPLES)
-        require(
-            buffer.ndim == 1,
-            "system.buffers",
-            buffer.tolist(),
-            "a list, one number for each client",
-        )
-        if buffer.size == 0:
-            raise SettingError("system.buffers = []: at least one client is needed")
-        for m in np.flatnonzero(buffer < 1)[:1]:
-            raise SettingError(
-                f"system.buffers[{m}] = {buffer[m]}: every client needs room for at"
-                " least one sample"
-            )
-        positive("system.budget", self.budget)
-        horizon = optional(whole_number, "horizon", self.horizon, 1)
-        weight = (
-            np.full(buffer.size, 1.0 / buffer.size)
-            if self.weight is None
-            else np.array(self.weight, dtype=np.float64)
-        )
-        if weight.shape != buffer.shape:
-            raise SettingError(
-                f"system.weights has {weight.size} entries for {buffer.size} clients"
-            )
-        if not np.all(np.isfinite(weight)) or np.any(weight < 0) or weight.sum() <= 0:
-            raise SettingError(
-                "system.weights: must be finite, zero or more, and not all zero"
-            )
-        if (
-            abs(weight.sum() - 1) > 1e-9
-        ):  # weights that are already normalised keep their bits
-            weight = weight / weight.sum()
-        for array in (buffer, weight):
-            array.setflags(write=False)
-        text("system.currency", self.currency, 8)
-        own = {
-            "buffer": buffer,
-            "budget": float(self.budget),
-            "horizon": horizon,
-            "weight": weight,
+    def __init__(
+        self,
+        buffer: ArrayLike,
+        budget: float,
+        horizon: int | None = None,
+        weight: ArrayLike | None = None,
+        currency: str = "",
+        *,
+        amended: Amended | None = None,
+    ) -> None:
+        places = _checked_buffer(buffer)
+        positive("system.budget", budget)
+        checked = {
+            "buffer": places,
+            "budget": float(budget),
+            "horizon": optional(whole_number, "horizon", horizon, 1),
+            "weight": _checked_weight(weight, places.size),
+            "currency": text("system.currency", currency, 8),
+            "amended": amended,
         }
-        for name, value in own.items():
+        for name, value in checked.items():
             object.__setattr__(self, name, value)
 
     @property
     def clients(self) -> int:
+        """The number of clients, M."""
         return int(self.buffer.size)
 
-    def within(self, places: Ints) -> "System":
-        """Return a copy of the system whose buffers have at most these places, (M,); 0
-        is allowed.
+    @cached_property
+    def all_places(self) -> int:
+        """The places of all clients together, B̄ = Σ B_m."""
+        return int(self.buffer.sum())
+
+    def within(self, places: ArrayLike) -> "System":
+        """Return a copy of the system whose buffers have at most these places.
+
+        Parameters
+        ----------
+        places : array_like of int
+            The most places of each client, (M,); 0 is allowed.
+
+        Returns
+        -------
+        System
+            The copy.
         """
         own = copy(self)
-        own.__dict__.pop("memory", None)
+        own.__dict__.pop("all_places", None)
         object.__setattr__(own, "buffer", np.minimum(self.buffer, places))
         return own
 
@@ -138,40 +150,97 @@ class System:
         Parameters
         ----------
         t : int
-            The round. With a horizon the result is C·T for every t, or the total
-            approved by amendments; with an open end, C·t.
-        overdraft : float
+            The round.
+        overdraft : float, default 0.0
             The number of rounds' budgets that may be spent in advance; it counts only
             with an open end.
-        """
-        before, since = (0.0, 0) if self.amended is None else self.amended[:2]
-        if self.horizon is None:
-            return before + self.budget * (t + overdraft - since)
-        return self.budget * self.horizon if self.amended is None else before
 
-    @cached_property
-    def memory(self) -> int:
-        """The places of all clients together, B̄ = Σ B_m."""
-        return int(self.buffer.sum())
+        Returns
+        -------
+        float
+            With a horizon, C·T for every t, or the total approved by amendments; with
+            an open end, C·t.
+        """
+        approved, since = 0.0, 0
+        if self.amended is not None:
+            approved, since = self.amended.money, self.amended.since
+        if self.horizon is None:
+            return approved + self.budget * (t + overdraft - since)
+        if self.amended is None:
+            return self.budget * self.horizon
+        return approved
+
+
+def _checked_buffer(buffer: ArrayLike) -> Ints:
+    """Return the places of each client as an array that cannot be changed."""
+    places = whole_numbers("system.buffers", buffer, SAMPLES)
+    listed = places.tolist()
+    wanted = "a list, one number for each client"
+    require(places.ndim == 1, "system.buffers", listed, wanted)
+    if places.size == 0:
+        raise SettingError("system.buffers = []: at least one client is needed")
+    for m in np.flatnonzero(places < 1)[:1]:
+        raise SettingError(
+            f"system.buffers[{m}] = {places[m]}: every client needs room for at"
+            " least one sample"
+        )
+    places.setflags(write=False)
+    return places
+
+
+def _checked_weight(weight: ArrayLike | None, clients: int) -> Floats:
+    """Return weights with a sum of 1 as an array that cannot be changed."""
+    if weight is None:
+        own = np.full(clients, 1.0 / clients)
+    else:
+        own = np.array(weight, dtype=np.float64)
+    if own.shape != (clients,):
+        raise SettingError(
+            f"system.weights has {own.size} entries for {clients} clients"
+        )
+    if not np.all(np.isfinite(own)) or np.any(own < 0) or own.sum() <= 0:
+        raise SettingError(
+            "system.weights: must be finite, zero or more, and not all zero"
+        )
+    # Weights that are already normalised keep their bits.
+    if abs(own.sum() - 1) > NORMALISED:
+        own = own / own.sum()
+    own.setflags(write=False)
+    return own
 
 
 class Terms(NamedTuple):
-    """The terms that a ledger was opened with. Under other terms, past spend would
-    count against another budget.
+    """The terms that a ledger was opened with.
+
+    Under other terms, past spend would count against another budget.
+
+    Parameters
+    ----------
+    policy : str
+        Name of the policy's class.
+    runs : int
+        Number of runs.
+    clients : int
+        Number of clients.
+    budget : float
+        Budget per round.
+    horizon : int or None
+        Number of rounds; None: the end is open.
+    buffers : str
+        Places of all clients together and a checksum of their list, as text.
     """
 
     policy: str
-    """name of the policy's class"""
     runs: int
     clients: int
     budget: float
     horizon: int | None
     buffers: str
-    """places of all clients together and a checksum of their list, as text"""
 
     def check(self, asked: Self, what: str) -> None:
-        """Raise LedgerError if the terms `asked` differ from these. The message names
-        the first difference.
+        """Raise LedgerError if the terms `asked` differ from these.
+
+        The message names the first difference; `what` is what was opened.
         """
         for name, own, other in zip(self._fields, self, asked, strict=True):
             if own != other:
@@ -186,22 +255,26 @@ HALF = float(np.log(2))
 
 
 class Losses(NamedTuple):
-    """The mean losses of the clients' samples in a round, under the model that the
-    server sent, before any local step.
+    """The mean losses of the clients' samples in a round.
 
-    A value is NaN if there are no such samples or no report.
+    They are losses under the model that the server sent, before any local step. A value
+    is NaN if there are no such samples or no report.
+
+    Parameters
+    ----------
+    new : array of float
+        Mean loss of the samples that the client admitted in this round and trains on,
+        (R, M).
+    held : array of float
+        Mean loss of the samples that the client held before this round, (R, M).
+    right : array of float, optional
+        Share of new samples whose class has a predicted probability above ½, (R, M);
+        used only by a selection that listens.
     """
 
     new: Floats
-    """mean loss of the samples that the client admitted in this round and trains on,
-    (R, M)
-    """
     held: Floats
-    """mean loss of the samples that the client held before this round, (R, M)"""
     right: Floats | None = None
-    """share of new samples whose class has a predicted probability above ½, (R, M);
-    used only by a selection that listens
-    """
 
     @property
     def arrays(self) -> list[Floats]:
@@ -214,38 +287,52 @@ class Losses(NamedTuple):
 
 
 class View(NamedTuple):
-    """Everything that a server may know when it decides round t."""
+    """Everything that a server may know when it decides round t.
+
+    Parameters
+    ----------
+    t : int
+        The round.
+    price : array of float
+        Price of a sample in this round, c(t), (R,); (R, M) if each client has its own
+        price.
+    debt : array of float
+        Cost debt Z(t), (R,).
+    spent : array of float
+        Money spent in rounds 1..t−1, (R,).
+    kept : array of int
+        Samples still in the buffers before anything is admitted, n(t) − Λ(t), (R,).
+    distinct : array of int
+        Distinct samples trained on so far, N(t−1), (R,).
+    kept_by_client : array of int
+        Samples of each client still in the buffers before anything is admitted, (R, M).
+    system : System
+        The system, whose buffers have only the places that can be filled.
+    unused : array of int
+        Samples that were admitted but dropped before any training, (R,).
+    losses : Losses, optional
+        Losses of round t−1, for a policy that listens; None: no losses are known, as in
+        round 1 or in a rehearsal.
+    lot : int, default 1
+        Number of samples in a lot: samples are bought in whole lots, and the places in
+        `system` are multiples of it.
+    money : float, default np.inf
+        The most money that may be spent in rounds 1..t, a limit in addition to the
+        budget.
+    """
 
     t: int
     price: Floats
-    """price of a sample in this round, c(t), (R,); (R, M) if each client has its own
-    price
-    """
     debt: Floats
-    """cost debt Z(t), (R,)"""
     spent: Floats
-    """money spent in rounds 1..t−1, (R,)"""
     kept: Ints
-    """samples still in memory before anything is admitted, n(t) − Λ(t), (R,)"""
     distinct: Ints
-    """distinct samples trained on so far, N(t−1), (R,)"""
     kept_by_client: Ints
-    """samples of each client still in memory before anything is admitted, (R, M)"""
     system: System
     unused: Ints
-    """samples that were admitted but dropped before any training, (R,)"""
     losses: Losses | None = None
-    """losses of round t−1, for a policy that listens; None: no losses are known, as in
-    round 1 or in a rehearsal
-    """
     lot: int = 1
-    """number of samples in a lot: samples are bought in whole lots, and the places in
-    `system` are multiples of it
-    """
     money: float = np.inf
-    """the most money that may be spent in rounds 1..t, a limit in addition to the
-    budget
-    """
 
     @property
     def admitted(self) -> Ints:
@@ -253,68 +340,115 @@ class View(NamedTuple):
         return np.asarray(self.distinct + self.unused)
 
     def one_price(self) -> Floats:
-        """Return the price of each run, (R,), or raise SettingError if each client has
-        its own price.
+        """Return the price of each run.
+
+        Returns
+        -------
+        array
+            The price of each run, (R,).
+
+        Raises
+        ------
+        SettingError
+            If each client has its own price.
         """
         if self.price.ndim != 1:
-            others = "which headgate, alert, resolving, threshold and below can use"
             raise SettingError(
-                f"needs one price per round; it was given one per client, {others}"
+                "needs one price per round; it was given one per client, which"
+                " headgate, alert, resolving, threshold and below can use"
             )
         return self.price
 
     def of_first_run(self) -> "View":
-        """Return the view of run 0 alone."""
+        """Return the view of run 0 alone.
+
+        Returns
+        -------
+        View
+            The view, with R = 1.
+        """
+        first: dict[str, Any] = {
+            name: value[:1]
+            for name, value in self._asdict().items()
+            if isinstance(value, np.ndarray)
+        }
         losses = None if self.losses is None else self.losses.of_runs(slice(1))
-        own: list[Any] = [
-            each[:1] if isinstance(each, np.ndarray) else each for each in self
-        ]
-        return View(*own)._replace(losses=losses)
+        return self._replace(**first, losses=losses)
 
     def room(self) -> Ints:
-        """Return the free places of each client, [B_m − kept_m]^+, (R, M)."""
+        """Return the free places of each client.
+
+        Returns
+        -------
+        array of int
+            The free places, [B_m − kept_m]^+, (R, M).
+        """
         return np.asarray(np.maximum(self.system.buffer - self.kept_by_client, 0))
 
 
 class AdmissionRequest(NamedTuple):
-    """What a policy wants to admit in a round. The controller rounds the total, a real
-    number, and carries the remainder.
+    """What a policy wants to admit in a round.
+
+    The controller rounds the total, a real number, and carries the remainder.
+
+    Parameters
+    ----------
+    total : array of float
+        Samples to admit in all, Λ(t), (R,), divided among the clients by the policy's
+        shares.
+    room : array of int, optional
+        The most samples of the total that each client may be given, (R, M); None: no
+        limit.
+    given : array of int, optional
+        Whole samples per client in addition to the total, (R, M).
+    free : array of int, optional
+        Whole samples per client in addition to the total that are not paid for, (R, M).
     """
 
     total: Floats
-    """samples to admit in all, Λ(t), (R,), divided among the clients by the policy's
-    shares
-    """
     room: Ints | None = None
-    """the most samples of the total that each client may be given, (R, M); None: no
-    limit
-    """
     given: Ints | None = None
-    """whole samples per client in addition to the total, (R, M)"""
     free: Ints | None = None
-    """whole samples per client in addition to the total that are not paid for, (R, M)
-    """
 
 
 @dataclass(frozen=True, eq=False)
 class Orders:
-    """The orders of round t: client m admits its stream up to position last−1 and then
-    holds last−first samples.
+    """The orders of round t.
 
+    Client m admits its stream up to position last−1 and then holds last−first samples.
     Carrying out the orders twice admits nothing twice. Under a window rule the client
     trains on the samples first..last−1.
+
+    Parameters
+    ----------
+    t : int
+        The round.
+    price : array of float
+        Price of a sample, (R,), or (R, M) if each client has its own price.
+    asked : array of float
+        Λ(t) after all limits, before rounding and without the samples in addition to
+        the total, (R,).
+    admitted : array of int
+        New samples per client, λ_m(t), (R, M).
+    free : array of int or None
+        New samples per client that are not paid for, (R, M); None: all are paid for.
+    first : array of int
+        Beginning of each client's window, (R, M).
+    last : array of int
+        End of each client's window, (R, M).
+    carry : array of float
+        Remainder of the total after rounding, in samples, (R,).
+    credit : array of int
+        Remainder of each client's entitlement after rounding, (R, M).
+    memory : dict of str to array
+        Arrays that the policy and its selection remember.
     """
 
     t: int
     price: Floats
     asked: Floats
-    """Λ(t) after all limits, before rounding and without the samples in addition to the
-    total, (R,)
-    """
     admitted: Ints
-    """new samples per client, λ_m(t), (R, M)"""
     free: Ints | None
-    """new samples per client that are not paid for, (R, M); None: all are paid for"""
     first: Ints
     last: Ints
     carry: Floats
@@ -322,111 +456,173 @@ class Orders:
     memory: Arrays
 
     def bought(self, admitted: Ints) -> Ints:
-        """Return how many of the samples `admitted` are paid for, (R, M). Free samples
-        are counted first.
+        """Return how many of the samples `admitted` are paid for.
+
+        Parameters
+        ----------
+        admitted : array of int
+            The samples that each client admitted, (R, M). Free ones are counted first.
+
+        Returns
+        -------
+        array of int
+            The samples that are paid for, (R, M).
         """
-        return admitted if self.free is None else np.maximum(admitted - self.free, 0)
+        if self.free is None:
+            return admitted
+        return np.maximum(admitted - self.free, 0)
 
     def charge(self, admitted: Ints) -> Floats:
-        """Return what the samples `admitted` cost per run, (R,)."""
+        """Return what the samples `admitted` cost per run.
+
+        Parameters
+        ----------
+        admitted : array of int
+            The samples that each client admitted, (R, M).
+
+        Returns
+        -------
+        array
+            The cost, (R,).
+        """
         paid = self.bought(admitted)
         if self.price.ndim == 1:
             return np.asarray(self.price * paid.sum(axis=-1))
         return np.asarray((self.price * paid).sum(axis=-1))
 
     def paid(self, admitted: Ints) -> Floats:
-        """Return what the samples `admitted` cost per client, (R, M)."""
-        return np.asarray(
-            (self.price if self.price.ndim == 2 else self.price[:, None])
-            * self.bought(admitted)
-        )
+        """Return what the samples `admitted` cost per client.
+
+        Parameters
+        ----------
+        admitted : array of int
+            The samples that each client admitted, (R, M).
+
+        Returns
+        -------
+        array
+            The cost, (R, M).
+        """
+        price = self.price if self.price.ndim == 2 else self.price[:, None]
+        return np.asarray(price * self.bought(admitted))
 
 
 class Report(NamedTuple):
-    """What clients admitted, if it differs from their orders, and the losses of their
-    samples.
+    """What clients admitted, if it differs from their orders, and their losses.
+
+    Parameters
+    ----------
+    admitted : array of int
+        Samples that each client admitted, (R, M), at most as many as ordered.
+    late : array of int, optional
+        Samples admitted on orders of earlier rounds that no earlier report contained,
+        (R, M).
+    late_charge : array of float, optional
+        Cost of the late samples at the prices of the rounds in which they were ordered,
+        (R,).
+    losses : Losses, optional
+        Losses of the round, kept only if the policy or its selection listens.
     """
 
     admitted: Ints
-    """samples that each client admitted, (R, M), at most as many as ordered"""
     late: Ints | None = None
-    """samples admitted on orders of earlier rounds that no earlier report contained,
-    (R, M)
-    """
     late_charge: Floats | None = None
-    """cost of the late samples at the prices of the rounds in which they were ordered,
-    (R,)
-    """
     losses: Losses | None = None
-    """losses of the round, kept only if the policy or its selection listens"""
 
 
 class Contents(NamedTuple):
-    """What the server knows about the samples in the clients' memories, in addition to
-    their number.
+    """What the server knows about the samples in the clients' buffers.
 
     Window rules (K-step, first in first out) need `recent` and `born`; rules that
     choose need `born` and `places`, and `labels` if they look at classes. A field that
     a rule does not need is empty or None.
+
+    Parameters
+    ----------
+    recent : tuple of array of int, default ()
+        Samples ever admitted, (R, M), at the end of each of the last K rounds; slot t
+        mod K holds those of round t.
+    born : array of int, optional
+        The round in which the sample in each place was admitted, (R, M, B).
+    places : array of int, optional
+        Stream positions of the samples in the buffer, ascending, −1 for an empty place,
+        (R, M, B).
+    labels : array, optional
+        Classes of the samples in the buffer, (R, M, B).
     """
 
     recent: tuple[Ints, ...] = ()
-    """samples ever admitted, (R, M), at the end of each of the last K rounds; slot t
-    mod K holds those of round t
-    """
     born: Born | None = None
-    """the round in which the sample in each place was admitted, (R, M, B)"""
     places: Ints | None = None
-    """stream positions of the samples in memory, ascending, −1 for an empty place, (R,
-    M, B)
-    """
     labels: NDArray[np.int32] | None = None
-    """classes of the samples in memory, (R, M, B)"""
+
+    def of_runs(self, rows: slice | Ints) -> "Contents":
+        """Return what is known of the samples of the runs `rows` alone."""
+        recent, *by_place = self
+        some: list[Any] = [None if each is None else each[rows] for each in by_place]
+        return Contents(tuple(each[rows] for each in recent), *some)
 
 
 @dataclass(frozen=True, eq=False)
 class Ledger:
-    """The whole state of all runs after round t: money spent, samples admitted and
-    used, memories of policy and clients.
+    """The whole state of all runs after round t.
+
+    Parameters
+    ----------
+    t : int
+        The last round.
+    debt : array of float
+        Cost debt for the next round, Z(t+1), (R,).
+    spent : array of float
+        Money spent, (R,).
+    admitted : array of int
+        Samples that each client has ever admitted, which is the end of its window, (R,
+        M).
+    dropped : array of int
+        Samples that each client has ever dropped, (R, M); under a window rule, the
+        beginning of its window.
+    unused : array of int
+        Samples that were admitted and paid for but dropped before any training, (R,).
+    uses : array of int
+        Sum of the use counts of all samples, ΣA_i, (R,).
+    squared_uses : array of int
+        Sum of the squared use counts of all samples, ΣA_i², (R,).
+    uses_in_memory : array of int
+        Sum of the use counts of the samples in the buffers, (R,).
+    carry : array of float
+        Remainder of the total after rounding, in samples, (R,).
+    credit : array of int
+        Remainder of each client's entitlement after rounding, in samples times the sum
+        of the shares, (R, M).
+    contents : Contents
+        What the server knows about the samples in the clients' buffers.
+    memory : dict of str to array
+        Arrays that the policy and its selection remember.
+    terms : Terms
+        Terms that the ledger was opened with.
+    losses : Losses, optional
+        Losses of round t; None if they were not reported or neither the policy nor its
+        selection listens.
+    looks : array of float, optional
+        Money spent on looks, which is part of `spent`, (R,); None: looks are free.
     """
 
     t: int
     debt: Floats
-    """cost debt for the next round, Z(t+1), (R,)"""
     spent: Floats
     admitted: Ints
-    """samples that each client has ever admitted, which is the end of its window, (R,
-    M)
-    """
     dropped: Ints
-    """samples that each client has ever dropped, (R, M); under a window rule, the
-    beginning of its window
-    """
     unused: Ints
-    """samples that were admitted and paid for but dropped before any training, (R,)"""
     uses: Ints
-    """sum of the use counts of all samples, ΣA_i, (R,)"""
     squared_uses: Ints
-    """sum of the squared use counts of all samples, ΣA_i², (R,)"""
     uses_in_memory: Ints
-    """sum of the use counts of the samples in memory, (R,)"""
     carry: Floats
-    """remainder of the total after rounding, in samples, (R,)"""
     credit: Ints
-    """remainder of each client's entitlement after rounding, in samples times the sum
-    of the shares, (R, M)
-    """
     contents: Contents
     memory: Arrays
-    """arrays that the policy and its selection remember"""
     terms: Terms
-    """terms that the ledger was opened with"""
     losses: Losses | None = None
-    """losses of round t; None if they were not reported or neither the policy nor its
-    selection listens
-    """
     looks: Floats | None = None
-    """money spent on looks, which is part of `spent`, (R,); None: looks are free"""
 
     @cached_property
     def occupancy(self) -> Ints:
@@ -450,38 +646,35 @@ class Ledger:
 
     @property
     def places(self) -> Ints | None:
-        """The stream positions of the samples in memory, as in `Contents`; None: the
-        positions are dropped..admitted−1.
+        """The stream positions of the samples in the buffers, as in `Contents`.
+
+        None means that the positions are dropped..admitted−1.
         """
         return self.contents.places
 
     def of_runs(self, rows: slice | Ints) -> "Ledger":
-        """Return the ledger of the runs `rows` alone; a run may be taken more than
-        once.
+        """Return the ledger of some runs alone.
+
+        Parameters
+        ----------
+        rows : slice or array of int
+            The numbers of the runs; a run may be taken more than once.
+
+        Returns
+        -------
+        Ledger
+            The ledger of these runs.
         """
-
-        def some(value: Any) -> Any:
-            return (
-                tuple(map(some, value))
-                if isinstance(value, tuple)
-                else None
-                if value is None
-                else value[rows]
-            )
-
-        held = {name: some(getattr(self, name)) for name in LEDGER_ARRAYS}
+        own = {name: getattr(self, name)[rows] for name in LEDGER_ARRAYS}
         memory = {name: array[rows] for name, array in self.memory.items()}
-        losses = None if self.losses is None else self.losses.of_runs(rows)
-        contents, looks = Contents(*map(some, self.contents)), some(self.looks)
-        terms = self.terms._replace(runs=len(held["debt"]))
         return Ledger(
             t=self.t,
-            contents=contents,
+            contents=self.contents.of_runs(rows),
             memory=memory,
-            terms=terms,
-            losses=losses,
-            looks=looks,
-            **held,
+            terms=self.terms._replace(runs=len(own["debt"])),
+            losses=None if self.losses is None else self.losses.of_runs(rows),
+            looks=None if self.looks is None else self.looks[rows],
+            **own,
         )
 
 
@@ -495,16 +688,22 @@ Labels = Callable[[Ints, Ints, Ints], Ints]
 """function that returns the class of each sample, given (runs, clients, positions)"""
 
 
-class Streams(NamedTuple):
-    """What retention rules need of the clients' streams: seeds for random draws,
-    classes and a model's scores.
+class SampleView(NamedTuple):
+    """What retention rules may know of the samples themselves when a round is posted.
+
+    Parameters
+    ----------
+    labels : callable, optional
+        Function of (runs, clients, positions) that returns the class of each sample.
+        Without it all samples count as one class.
+    scores : callable, optional
+        Function of (runs, clients, positions, names of scores) that returns a model's
+        scores of each sample. Without it there is no model, as in a plan.
     """
 
-    seeds: Ints
-    """seed of each run, (R,)"""
     labels: Labels | None = None
-    """function that returns classes of samples; None: the classes are not known"""
     scores: ScoresAt | None = None
-    """function that returns a model's scores of samples; None: there is no model, as in
-    a plan
-    """
+
+
+UNSEEN = SampleView()
+"""samples of which neither classes nor scores are known"""

@@ -20,7 +20,6 @@ from headgate.experiment.recipes import assign, overridden, read_recipe
 from headgate.experiment.sections import RunTable, SystemTable, Training
 from headgate.learning.data import DATA, Data
 from headgate.learning.models import MODEL
-from headgate.learning.objectives import OBJECTIVE
 from headgate.learning.server import SERVER
 from headgate.limits import POINTS, check_memory
 from headgate.registry import POLICY, PRICES, Search, Untrusted, fill, make, nearest
@@ -36,10 +35,9 @@ SECTIONS = (
     "model",
     "training",
     "server",
-    "objective",
     "sweep",
 )
-PARTS = ("prices", "model", "server", "objective")
+PARTS = ("prices", "model", "server")
 """sections that may consist of a kind alone"""
 OUTSIDE = re.compile(r"[\w.]+:\w+")
 """pattern by which a recipe names a class outside the package"""
@@ -124,9 +122,6 @@ def build(
         model=make(MODEL, tables.get("model", {}), "model", search, "logistic"),
         training=fill(Training, tables.get("training", {}), "training"),
         server=make(SERVER, tables.get("server", {}), "server", search, "average"),
-        objective=make(
-            OBJECTIVE, tables.get("objective", {}), "objective", search, "plain"
-        ),
         folder=folder if folder is not None and named_outside(tables) else None,
     )
 

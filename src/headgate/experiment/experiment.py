@@ -23,7 +23,6 @@ from headgate.experiment.sections import Training, system_table
 from headgate.learning.data import DATA, Data
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import MODEL, Logistic, Model
-from headgate.learning.objectives import OBJECTIVE, LocalObjective, PlainLoss
 from headgate.learning.server import SERVER, Average, ServerUpdate
 from headgate.registry import POLICY, PRICES, Slot, Unnamed, settings_of, table_of
 from headgate.theory.bound import BoundConstants
@@ -48,7 +47,6 @@ class Experiment:
     model: Model = field(default_factory=Logistic)
     training: Training = field(default_factory=Training)
     server: ServerUpdate = field(default_factory=Average)
-    objective: LocalObjective = field(default_factory=PlainLoss)
     name: str = "experiment"
     folder: Path | None = None
     """folder of the modules that a recipe names"""
@@ -170,12 +168,7 @@ class Experiment:
         """The local training of a client in a round."""
         own = self.training
         return LocalTraining(
-            own.lr,
-            own.steps,
-            own.momentum,
-            own.weight_decay,
-            own.batch_size,
-            self.objective,
+            own.lr, own.steps, own.momentum, own.weight_decay, own.batch_size
         )
 
     @cached_property
@@ -319,9 +312,6 @@ class Experiment:
             )
         if self.folder is not None:
             run["folder"] = str(self.folder)
-        stated = {}
-        if not self.local.plain:
-            stated["objective"] = named("objective", self.objective, OBJECTIVE)
         written = {
             "system": system_table(self.system),
             "prices": named("prices", self.prices, PRICES),
@@ -331,7 +321,6 @@ class Experiment:
             "model": named("model", self.model, MODEL),
             "training": settings_of(self.training),
             "server": named("server", self.server, SERVER),
-            **stated,
             "policies": {
                 name: named(f"policies.{name}", policy, POLICY)
                 for name, policy in self.policies.items()

@@ -12,14 +12,24 @@ from typing import TYPE_CHECKING, Any
 from headgate.errors import SettingError
 
 if TYPE_CHECKING:
-    from headgate.flower.buffer_store import erase as erase
-    from headgate.flower.client import headgate_client as headgate_client
-    from headgate.flower.recipe import recipe_client as recipe_client
-    from headgate.flower.recipe import recipe_server as recipe_server
-    from headgate.flower.rounds import Discipline as Discipline
-    from headgate.flower.sources import DatasetSource as DatasetSource
-    from headgate.flower.strategy import AdmissionStrategy as AdmissionStrategy
-    from headgate.flower.strategy import Gated as Gated
+    from headgate.flower.buffer_store import erase
+    from headgate.flower.client import headgate_client
+    from headgate.flower.recipe import recipe_client, recipe_server
+    from headgate.flower.rounds import Discipline
+    from headgate.flower.sources import DatasetSource
+    from headgate.flower.strategy import AdmissionStrategy, Gated
+
+__all__ = [
+    "ENVIRONMENT",
+    "AdmissionStrategy",
+    "DatasetSource",
+    "Discipline",
+    "Gated",
+    "erase",
+    "headgate_client",
+    "recipe_client",
+    "recipe_server",
+]
 
 ENVIRONMENT: Mapping[str, str] = {
     "FLWR_TELEMETRY_ENABLED": "0",
@@ -57,3 +67,7 @@ def __getattr__(name: str) -> Any:
             f"{__name__}.{name}: needs {error.name}: pip install"
             f" 'headgate[{_EXTRAS[error.name]}]'"
         ) from None
+
+
+def __dir__() -> list[str]:
+    return __all__

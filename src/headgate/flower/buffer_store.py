@@ -17,9 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.books.durable import Durable
+from headgate.books.durable import Durable, statements
 from headgate.books.messages import NO_LIMIT, Order, Receipt
-from headgate.books.rules import StatedChoice, choice_of, rule_of
 from headgate.control.buffers import keeps_alone
 from headgate.control.checks import path as checked_path
 from headgate.control.checks import whole_number
@@ -37,8 +36,8 @@ from headgate.flower.border import (
     writable_text,
     writable_texts,
 )
+from headgate.flower.rules import StatedChoice, choice_of, rule_of
 from headgate.flower.sources import (
-    Batch,
     HeldSample,
     Label,
     Sample,
@@ -51,15 +50,63 @@ from headgate.limits import CLIENTS
 
 VARIABLE = "HEADGATE_STORE"
 """environment variable with the folder of the stores"""
-
-
-SAMPLES = (
-    "(experiment TEXT, position INTEGER CHECK (position >= 0), key TEXT NOT NULL,"
-    " payload BLOB NOT NULL, label ANY CHECK (typeof(label) IN ('integer', 'real',"
-    " 'text', 'null')), round INTEGER NOT NULL CHECK (round >= 0), PRIMARY KEY"
-    " (experiment, position)) STRICT"
-)
+SAMPLES = """
+(
+    experiment TEXT,
+    position INTEGER CHECK (position >= 0),
+    key TEXT NOT NULL,
+    payload BLOB NOT NULL,
+    label ANY CHECK (typeof(label) IN ('integer', 'real', 'text', 'null')),
+    round INTEGER NOT NULL CHECK (round >= 0),
+    PRIMARY KEY (experiment, position)
+) STRICT
+"""
 """columns of a table of samples"""
+
+
+SCHEMA = f"""
+CREATE TABLE IF NOT EXISTS experiments (
+    experiment TEXT PRIMARY KEY,
+    position INTEGER NOT NULL CHECK (position >= 0),
+    first INTEGER NOT NULL CHECK (first >= 0),
+    cursor INTEGER NOT NULL CHECK (cursor >= 0),
+    lost INTEGER NOT NULL CHECK (lost >= 0),
+    erased INTEGER NOT NULL CHECK (erased >= 0)
+) STRICT;
+CREATE TABLE IF NOT EXISTS admissions (
+    experiment TEXT,
+    round INTEGER CHECK (round >= 0),
+    client INTEGER CHECK (client >= 0),
+    last INTEGER NOT NULL CHECK (last >= 0),
+    admitted INTEGER NOT NULL CHECK (admitted >= 0),
+    trained INTEGER NOT NULL CHECK (trained IN (0, 1)),
+    note TEXT NOT NULL,
+    PRIMARY KEY (experiment, round, client)
+) STRICT;
+CREATE TABLE IF NOT EXISTS samples {SAMPLES};
+CREATE TABLE IF NOT EXISTS uses (
+    experiment TEXT,
+    key TEXT,
+    uses INTEGER NOT NULL CHECK (uses >= 0),
+    PRIMARY KEY (experiment, key)
+) STRICT;
+CREATE TABLE IF NOT EXISTS looked (
+    experiment TEXT PRIMARY KEY,
+    samples INTEGER NOT NULL CHECK (samples >= 0)
+) STRICT;
+CREATE TABLE IF NOT EXISTS spare {SAMPLES};
+CREATE TABLE IF NOT EXISTS erasures (
+    key TEXT PRIMARY KEY,
+    time TEXT NOT NULL,
+    samples INTEGER NOT NULL CHECK (samples >= 0)
+) STRICT;
+"""
+"""the tables of a store
+
+A row of `uses` stays when its sample is dropped: if a later pass of the stream returns
+the sample, it has the same key. `looked` and `spare` are for buying rules: how many
+samples the client was offered, and those that it keeps without having bought them.
+"""
 
 
 class Admission(NamedTuple):
@@ -103,40 +150,7 @@ class BufferStore(Durable):
     """
 
     format = "headgate buffer 3"
-    schema = (
-        (
-            "CREATE TABLE IF NOT EXISTS experiments (experiment TEXT PRIMARY KEY,"
-            " position INTEGER NOT NULL CHECK (position >= 0), first INTEGER NOT NULL"
-            " CHECK (first >= 0), cursor INTEGER NOT NULL CHECK (cursor >= 0), lost"
-            " INTEGER NOT NULL CHECK (lost >= 0), erased INTEGER NOT NULL CHECK (erased"
-            " >= 0)) STRICT"
-        ),
-        (
-            "CREATE TABLE IF NOT EXISTS admissions (experiment TEXT, round INTEGER"
-            " CHECK (round >= 0), client INTEGER CHECK (client >= 0), last INTEGER NOT"
-            " NULL CHECK (last >= 0), admitted INTEGER NOT NULL CHECK (admitted >= 0),"
-            " trained INTEGER NOT NULL CHECK (trained IN (0, 1)), note TEXT NOT NULL,"
-            " PRIMARY KEY (experiment, round, client)) STRICT"
-        ),
-        f"CREATE TABLE IF NOT EXISTS samples {SAMPLES}",
-        # a row stays when its sample is dropped: if a later pass of the stream returns
-        # the sample, it has the same key
-        (
-            "CREATE TABLE IF NOT EXISTS uses (experiment TEXT, key TEXT, uses INTEGER"
-            " NOT NULL CHECK (uses >= 0), PRIMARY KEY (experiment, key)) STRICT"
-        ),
-        # for buying rules: how many samples the client was offered, and those that it
-        # keeps without having bought them
-        (
-            "CREATE TABLE IF NOT EXISTS looked (experiment TEXT PRIMARY KEY, samples"
-            " INTEGER NOT NULL CHECK (samples >= 0)) STRICT"
-        ),
-        f"CREATE TABLE IF NOT EXISTS spare {SAMPLES}",
-        (
-            "CREATE TABLE IF NOT EXISTS erasures (key TEXT PRIMARY KEY, time TEXT NOT"
-            " NULL, samples INTEGER NOT NULL CHECK (samples >= 0)) STRICT"
-        ),
-    )
+    schema = statements(SCHEMA)
 
     def __init__(
         self, path: Path | str, client: int, rules: Collection[type] = ()
@@ -162,10 +176,10 @@ class BufferStore(Durable):
         super()._refill(name, columns, mended)
 
     def _opened(self) -> None:
-        self._db.execute(
-            "PRAGMA secure_delete = ON"
-        )  # overwrites the bytes of deleted rows
-        if (found := self._fixed("client", self.client)) != self.client:
+        # overwrites the bytes of deleted rows
+        self._rows("PRAGMA secure_delete = ON")
+        found = self._fixed("client", self.client)
+        if found != self.client:
             raise DataError(
                 f"{self.path}: is the memory of client {found}, not of client"
                 f" {self.client}"
@@ -184,75 +198,75 @@ class BufferStore(Durable):
         """
         instance("admit: order", order, Order, "an Order")
         with self.transaction():
-            newest, last = self.newest(order.experiment)
-            if newest >= order.round:
-                return (newest, last) == (order.round, order.last)
+            newest = self.newest(order.experiment)
+            if newest[0] >= order.round:
+                return newest == (order.round, order.last)
             state = self.state(order.experiment)
-            gone = max(
-                order.known - state.position, 0
-            )  # were admitted into an earlier file, which is gone
+            # samples that were admitted into an earlier file, which is gone
+            gone = max(order.known - state.position, 0)
             position = state.position + gone
             wanted = max(order.last - position, 0)
-            choice = choice_of(order, self.rules)
-            asked = wanted if choice is None else wanted * choice.window
-            batch = (
-                self._read(source, state.cursor, asked)
-                if wanted
-                else Batch([], state.cursor)
-            )
-            samples = batch.samples
-            barred = {erasure.key for erasure in self.erasures()} if samples else set()
-            samples = [sample for sample in samples if sample.key not in barred]
-            if choice is not None and wanted:
-                samples = self._chosen(order, choice, samples, wanted, scorer)
-            note = (
-                f"the source had {len(samples)} of {wanted} samples"
-                if len(samples) < wanted
-                else ""
-            )
-            self._db.execute(
-                "INSERT INTO admissions VALUES (?, ?, ?, ?, ?, 0, ?)",
-                (
-                    order.experiment,
-                    order.round,
-                    self.client,
-                    order.last,
-                    len(samples),
-                    note,
-                ),
-            )
-            for place, sample in enumerate(samples, position):
-                row = (
-                    order.experiment,
-                    place,
-                    sample.key,
-                    sample.payload,
-                    sample.label,
-                    order.round,
-                )
-                self._db.execute("INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?)", row)
-                self._db.execute(
-                    "INSERT OR IGNORE INTO uses VALUES (?, ?, 0)",
-                    (order.experiment, sample.key),
-                )
+            samples, cursor = self._bought(order, source, state.cursor, wanted, scorer)
+            self._write_admission(order, position, wanted, samples)
             last = position + len(samples)
             first = self._retain(order, state.first, position, last, scorer)
-            self._db.execute(
+            self._run(
                 "INSERT OR REPLACE INTO experiments VALUES (?, ?, ?, ?, ?, ?)",
                 (
                     order.experiment,
                     last,
                     first,
-                    batch.cursor,
+                    cursor,
                     state.lost + gone,
                     state.erased,
                 ),
             )
         return True
 
-    def _read(self, source: Source, cursor: int, count: int) -> Batch:
-        return checked_batch(
-            f"source of client {self.client}", source.read(cursor, count), count
+    def _bought(
+        self,
+        order: Order,
+        source: Source,
+        cursor: int,
+        wanted: int,
+        scorer: SampleScorer | None,
+    ) -> tuple[list[Sample], int]:
+        """Return at most `wanted` samples of the source, none of which was erased, and
+        the cursor after those that were read.
+        """
+        choice = choice_of(order, self.rules)
+        if not wanted:
+            return [], cursor
+        asked = wanted if choice is None else wanted * choice.window
+        name = f"source of client {self.client}"
+        batch = checked_batch(name, source.read(cursor, asked), asked)
+        erased = {erasure.key for erasure in self.erasures()}
+        samples = [sample for sample in batch.samples if sample.key not in erased]
+        if choice is not None:
+            samples = self._chosen(order, choice, samples, wanted, scorer)
+        return samples, batch.cursor
+
+    def _write_admission(
+        self, order: Order, position: int, wanted: int, samples: Sequence[Sample]
+    ) -> None:
+        """Write what is admitted on an order, from `position` on."""
+        note, admitted = "", len(samples)
+        if admitted < wanted:
+            note = f"the source had {admitted} of {wanted} samples"
+        self._run(
+            "INSERT INTO admissions VALUES (?, ?, ?, ?, ?, 0, ?)",
+            (order.experiment, order.round, self.client, order.last, admitted, note),
+        )
+        self._run_each(
+            "INSERT INTO samples VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (order.experiment, place, *sample, order.round)
+                for place, sample in enumerate(samples, position)
+            ],
+        )
+        self._run_each(
+            "INSERT OR IGNORE INTO uses VALUES (?, ?, 0)",
+            [(order.experiment, sample.key) for sample in samples],
         )
 
     def _chosen(
@@ -273,27 +287,27 @@ class BufferStore(Durable):
             for place, sample in enumerate(fresh, looked)
         ]
         many = min(wanted, len(candidates))
-        takes = (
-            self._picks(order, choice.rule, candidates, many, scorer) if many else []
-        )
-        self._db.execute(
+        takes = [False] * len(candidates)
+        if many:
+            takes = self._picks(order, choice.rule, candidates, many, scorer)
+        bought, left = list[Sample](), list[HeldSample]()
+        for sample, taken in zip(candidates, takes, strict=True):
+            if taken:
+                bought.append(Sample(sample.key, sample.payload, sample.label))
+            else:
+                left.append(sample)
+
+        self._run(
             "INSERT OR REPLACE INTO looked VALUES (?, ?)",
             (order.experiment, looked + len(fresh)),
         )
-        self._db.execute("DELETE FROM spare WHERE experiment = ?", (order.experiment,))
-        left = [
-            sample for sample, taken in zip(candidates, takes, strict=True) if not taken
-        ]
-        for sample in left[max(len(left) - choice.keep, 0) :] if choice.keep else []:
-            self._db.execute(
-                "INSERT INTO spare VALUES (?, ?, ?, ?, ?, ?)",
-                (order.experiment, *sample),
-            )
-        return [
-            Sample(sample.key, sample.payload, sample.label)
-            for sample, taken in zip(candidates, takes, strict=True)
-            if taken
-        ]
+        self._run("DELETE FROM spare WHERE experiment = ?", (order.experiment,))
+        kept = left[max(len(left) - choice.keep, 0) :]
+        self._run_each(
+            "INSERT INTO spare VALUES (?, ?, ?, ?, ?, ?)",
+            [(order.experiment, *sample) for sample in kept],
+        )
+        return bought
 
     def _picks(
         self,
@@ -306,32 +320,22 @@ class BufferStore(Durable):
         """Return for each sample in `samples` whether to buy it, for `many` of them.
         The rule sees no labels.
         """
-        position = np.array([[sample.position for sample in samples]], dtype=np.int64)
-        room, seed, client = (
-            np.array([[each]]) for each in (many, order.seed, order.client)
+        offered = Candidates(
+            np.array([[sample.position for sample in samples]], dtype=np.int64),
+            np.array([[many]]),
+            np.array([[order.seed]]),
+            np.array([[order.client]]),
+            purpose=Purpose.SELECTION,
         )
-        offered = Candidates(position, room, seed, client, purpose=Purpose.SELECTION)
         if rule.looks:
-            unlabelled = [sample._replace(label=None) for sample in samples]
-            offered = offered._replace(
-                scores=_scores(
-                    rule,
-                    rule.scores,
-                    unlabelled,
-                    np.full((1, len(samples)), True),
-                    scorer,
-                )
-            )
+            scores = _scores(rule, rule.scores, _unlabelled(samples), scorer)
+            offered = offered._replace(scores=scores)
         if rule.beside_held:
-            held = [
-                sample._replace(label=None) for sample in self.held(order.experiment)
-            ]
+            held = _unlabelled(self.held(order.experiment))
+            features: Any = np.zeros((1, 0, 0))
+            if held:
+                features = _scores(rule, ("features",), held, scorer).features
             there = np.full((1, len(held)), True)
-            features = (
-                _scores(rule, ("features",), held, there, scorer).features
-                if held
-                else np.zeros((1, 0, 0))
-            )
             offered = offered._replace(held=features, held_there=there)
         takes: list[bool] = chosen(rule, offered)[0].tolist()
         return takes
@@ -349,66 +353,75 @@ class BufferStore(Durable):
         """
         rule = rule_of(order, self.rules)
         if rule is None:
-            room = last - order.limit if order.limit != NO_LIMIT else 0
+            room = 0 if order.limit == NO_LIMIT else last - order.limit
             first = max(first, min(order.kept_from, last), room)
-            self._db.execute(
+            self._run(
                 "DELETE FROM samples WHERE experiment = ? AND position < ?",
                 (order.experiment, first),
             )
             return first
-        rows = self._db.execute(
-            "SELECT position, label, round FROM samples WHERE experiment = ? ORDER BY"
-            " position",
-            (order.experiment,),
-        ).fetchall()
-        places = np.array([row[0] for row in rows], dtype=np.int64)
-        age = np.where(
-            places >= position,
-            0,
-            np.maximum(
-                order.round - np.array([row[2] for row in rows], dtype=np.int64), 1
-            ),
-        )
-        labels = _classes([row[1] for row in rows])
-        crowded = len(rows) > order.limit and bool((age == 0).any())
-        scores = None
-        if (
-            rule.scores and crowded
-        ):  # scores that need a label are unknown for a sample without one
-            blind = set(rule.scores) <= set(WITHOUT_LABELS)
-            known = np.array([blind or row[1] is not None for row in rows], dtype=bool)
-            scores = _scores(
-                rule, rule.scores, self.held(order.experiment), known, scorer
-            )
-        stay = keeps_alone(
-            rule, order.limit, order.seed, self.client, places, age, labels, scores
-        )
-        self._db.executemany(
+        stay, places = self._stay(order, rule, position, scorer)
+        self._run_each(
             "DELETE FROM samples WHERE experiment = ? AND position = ?",
             [(order.experiment, int(place)) for place in places[~stay]],
         )
         return 0
 
+    def _stay(
+        self,
+        order: Order,
+        rule: Retention,
+        position: int,
+        scorer: SampleScorer | None,
+    ) -> tuple[NDArray[np.bool_], Ints]:
+        """Return which samples stay under a rule that is no window, and the positions
+        of all. Those from `position` on are new.
+        """
+        rows = self._rows(
+            "SELECT position, label, round FROM samples WHERE experiment = ? ORDER BY"
+            " position",
+            (order.experiment,),
+        )
+        places = np.array([row[0] for row in rows], dtype=np.int64)
+        rounds = np.array([row[2] for row in rows], dtype=np.int64)
+        age = np.where(places >= position, 0, np.maximum(order.round - rounds, 1))
+        scores = None
+        if rule.scores and len(rows) > order.limit and bool((age == 0).any()):
+            held = self.held(order.experiment)
+            # scores that need a label are unknown for a sample without one
+            blind = set(rule.scores) <= set(WITHOUT_LABELS)
+            known = [blind or sample.label is not None for sample in held]
+            scores = _scores(rule, rule.scores, held, scorer, np.array(known, bool))
+        stay = keeps_alone(
+            rule,
+            order.limit,
+            order.seed,
+            self.client,
+            places,
+            age,
+            _classes([row[1] for row in rows]),
+            scores,
+        )
+        return stay, places
+
     def fill_in_labels(self, experiment: str, source: Source) -> None:
         """Store the labels that the source now has for samples that were admitted
         without one.
         """
-        rows = self._db.execute(
+        rows = self._rows(
             "SELECT DISTINCT key FROM samples WHERE experiment = ? AND label IS NULL",
             (experiment,),
         )
-        missing = [key for (key,) in rows]
-        found = (
-            checked_labels(f"source of client {self.client}", source.labels(missing))
-            if missing
-            else {}
-        )
-        if found:
+        if not rows:
+            return
+        found = source.labels([key for (key,) in rows])
+        labels = checked_labels(f"source of client {self.client}", found)
+        if labels:
             with self.transaction():
-                self._db.executemany(
+                self._run_each(
                     "UPDATE samples SET label = ? WHERE experiment = ? AND key = ? AND"
                     " label IS NULL",
-                    [(label, experiment, key) for key, label in found.items()],
+                    [(label, experiment, key) for key, label in labels.items()],
                 )
 
     def count_uses(self, order: Order, keys: Sequence[str]) -> None:
@@ -417,13 +430,13 @@ class BufferStore(Durable):
         """
         keys = writable_texts("count_uses: keys", keys)
         with self.transaction():
-            marked = self._db.execute(
+            marked = self._run(
                 "UPDATE admissions SET trained = 1 WHERE experiment = ? AND round = ?"
                 " AND client = ? AND trained = 0",
                 (order.experiment, order.round, self.client),
             )
-            if marked.rowcount:
-                self._db.executemany(
+            if marked:
+                self._run_each(
                     "UPDATE uses SET uses = uses + 1 WHERE experiment = ? AND key = ?",
                     [(order.experiment, key) for key in keys],
                 )
@@ -433,38 +446,33 @@ class BufferStore(Durable):
         orders before it.
         """
         n = whole_number("receipt: n", n)
-        state, held = (
-            self.state(order.experiment),
-            len(self.positions(order.experiment)),
-        )
-        first = (
-            state.first
-            if order.limit == NO_LIMIT
-            else max(state.first, state.position - order.limit)
-        )
+        state = self.state(order.experiment)
+        held = len(self.positions(order.experiment))
+        first = state.first
+        if order.limit != NO_LIMIT:
+            first = max(first, state.position - order.limit)
         unreported = self._unreported(order, state.position)
-        own = unreported[-1]
-        distinct, uses, squares = self._db.execute(
+        ((distinct, uses, squares),) = self._rows(
             "SELECT count(*), coalesce(sum(uses), 0), coalesce(sum(uses * uses), 0)"
             " FROM uses WHERE experiment = ? AND uses > 0",
             (order.experiment,),
-        ).fetchone()
+        )
         return Receipt(
             experiment=order.experiment,
             round=order.round,
             client=self.client,
-            rounds=tuple(one.round for one in unreported),
-            admitted=tuple(one.admitted for one in unreported),
+            rounds=tuple(each.round for each in unreported),
+            admitted=tuple(each.admitted for each in unreported),
             position=state.position,
             occupancy=held,
             n=n,
-            trained=own.trained,
+            trained=unreported[-1].trained,
             lost=state.lost,
             withdrawn=0 if state.lost else state.position - first - held,
             distinct=distinct,
             uses=uses,
             squares=squares,
-            note=own.note,
+            note=unreported[-1].note,
             erased=state.erased,
         )
 
@@ -483,15 +491,19 @@ class BufferStore(Durable):
     # contents
 
     def state(self, experiment: str) -> ClientState:
-        row = self._db.execute(
+        """Return the counts and positions of the client; zeros before its first
+        order.
+        """
+        rows = self._rows(
             "SELECT position, first, cursor, lost, erased FROM experiments WHERE"
             " experiment = ?",
             (experiment,),
-        ).fetchone()
-        return ClientState(0, 0, 0, 0, 0) if row is None else ClientState(*row)
+        )
+        return ClientState(*rows[0]) if rows else ClientState(0, 0, 0, 0, 0)
 
     def held(self, experiment: str, table: str = "samples") -> list[HeldSample]:
-        rows = self._db.execute(
+        """Return the samples that the client holds, in ascending order."""
+        rows = self._rows(
             f"SELECT position, key, payload, label, round FROM {table} WHERE experiment"
             " = ? ORDER BY position",
             (experiment,),
@@ -500,10 +512,9 @@ class BufferStore(Durable):
 
     def looked(self, experiment: str) -> int:
         """Return how many samples the client was offered to choose from."""
-        row = self._db.execute(
-            "SELECT samples FROM looked WHERE experiment = ?", (experiment,)
-        ).fetchone()
-        return 0 if row is None else row[0]
+        query = "SELECT samples FROM looked WHERE experiment = ?"
+        rows = self._rows(query, (experiment,))
+        return int(rows[0][0]) if rows else 0
 
     def spare(self, experiment: str) -> list[HeldSample]:
         """Return the samples that the client keeps unbought, at their positions among
@@ -515,11 +526,8 @@ class BufferStore(Durable):
         """Return the positions of the samples that the client holds, in ascending
         order.
         """
-        rows = self._db.execute(
-            "SELECT position FROM samples WHERE experiment = ? ORDER BY position",
-            (experiment,),
-        )
-        return [position for (position,) in rows]
+        query = "SELECT position FROM samples WHERE experiment = ? ORDER BY position"
+        return [position for (position,) in self._rows(query, (experiment,))]
 
     def admissions(self, experiment: str) -> Iterator[Admission]:
         """Return what the client did on its orders, newest first."""
@@ -534,12 +542,9 @@ class BufferStore(Durable):
         )
 
     def experiments(self) -> list[str]:
-        return [
-            name
-            for (name,) in self._db.execute(
-                "SELECT experiment FROM experiments ORDER BY experiment"
-            )
-        ]
+        """Return the names of the experiments, in alphabetical order."""
+        query = "SELECT experiment FROM experiments ORDER BY experiment"
+        return [name for (name,) in self._rows(query)]
 
     def forget(self, experiment: str) -> int:
         """Remove all samples and keys of an experiment; return how many samples. Counts
@@ -548,7 +553,7 @@ class BufferStore(Durable):
         experiment = writable_text("forget: experiment", experiment)
         with self.transaction():
             removed = self._remove("experiment", experiment)
-            self._db.execute("DELETE FROM uses WHERE experiment = ?", (experiment,))
+            self._run("DELETE FROM uses WHERE experiment = ?", (experiment,))
         self._overwrite()
         return removed
 
@@ -563,13 +568,13 @@ class BufferStore(Durable):
         time = datetime.now(UTC).isoformat(timespec="seconds")
         with self.transaction():
             for key in keys:
-                self._db.execute(
+                self._run(
                     "UPDATE experiments SET erased = erased + (SELECT count(*) FROM"
                     " samples AS s WHERE s.experiment = experiments.experiment AND"
                     " s.key = ?)",
                     (key,),
                 )
-                self._db.execute(
+                self._run(
                     "INSERT INTO erasures VALUES (?, ?, ?) ON CONFLICT (key) DO UPDATE "
                     "SET time = excluded.time, samples = samples + excluded.samples",
                     (key, time, self._remove("key", key)),
@@ -580,18 +585,12 @@ class BufferStore(Durable):
 
     def erasures(self) -> list[Erasure]:
         """Return the receipts of all erasures, sorted by key."""
-        return [
-            Erasure(*row)
-            for row in self._db.execute(
-                "SELECT key, time, samples FROM erasures ORDER BY key"
-            )
-        ]
+        query = "SELECT key, time, samples FROM erasures ORDER BY key"
+        return [Erasure(*row) for row in self._rows(query)]
 
     def _remove(self, column: str, value: str) -> int:
         return sum(
-            self._db.execute(
-                f"DELETE FROM {table} WHERE {column} = ?", (value,)
-            ).rowcount
+            self._run(f"DELETE FROM {table} WHERE {column} = ?", (value,))
             for table in ("samples", "spare")
         )
 
@@ -609,12 +608,12 @@ class BufferStore(Durable):
         """Return the round and the `last` of the newest order that was carried out, (0,
         0) if there is none.
         """
-        row = self._db.execute(
+        rows = self._rows(
             "SELECT round, last FROM admissions WHERE experiment = ? ORDER BY round"
             " DESC LIMIT 1",
             (experiment,),
-        ).fetchone()
-        return row or (0, 0)
+        )
+        return rows[0] if rows else (0, 0)
 
 
 def erase(
@@ -624,15 +623,16 @@ def erase(
 
     Parameters
     ----------
-    keys
+    keys : collection of str
         Keys of the samples, as their source names them.
-    store
+    store : str or pathlib.Path, optional
         The folder of the stores; by default $HEADGATE_STORE, then
         ~/.local/state/headgate.
 
     Returns
     -------
-    Receipts in the order of the keys, by the path of the store.
+    dict of pathlib.Path to list of Erasure
+        Receipts in the order of the keys, by the path of the store.
     """
     keys = writable_texts("erase: keys", keys)
     found = {}
@@ -663,26 +663,29 @@ def stores_in(folder: Path) -> list[tuple[int, Path]]:
     """Return the clients whose stores are in a folder, with their files. A folder
     without a store is refused.
     """
-    named = re.compile(r"client-(\d{5,9})\.sqlite")
-    found = [
-        (int(match[1]), path)
-        for path in folder.glob("client-*")
-        if (match := named.fullmatch(path.name))
-    ]
+    found = []
+    for path in folder.glob("client-*"):
+        match = re.fullmatch(r"client-(\d{5,9})\.sqlite", path.name)
+        if match:
+            found.append((int(match[1]), path))
     if not found:
         raise DataError(f"{folder}: holds no store of a client (client-00000.sqlite)")
     return sorted(found)
+
+
+def _unlabelled(samples: Iterable[HeldSample]) -> list[HeldSample]:
+    return [sample._replace(label=None) for sample in samples]
 
 
 def _scores(
     rule: Retention | Selection,
     asked: tuple[str, ...],
     samples: Sequence[HeldSample],
-    known: NDArray[np.bool_],
     scorer: SampleScorer | None,
+    known: NDArray[np.bool_] | None = None,
 ) -> Scores:
-    """Return the scores of the samples in the shape of `known`, 0 where that is
-    false.
+    """Return the scores of the samples, 0 where `known` is false; left out: all are
+    known, in the shape (1, number of samples).
     """
     if scorer is None:
         hint = "headgate_client(..., scores=...) says how"
@@ -690,12 +693,14 @@ def _scores(
             f"order: {type(rule).__name__} looks at samples, which this client was not"
             f" told to do: {hint}"
         )
-    found = scorer(
-        [sample for sample, one in zip(samples, known.flat, strict=True) if one], asked
+    if known is None:
+        known = np.full((1, len(samples)), True)
+    shown = [sample for sample, one in zip(samples, known.flat, strict=True) if one]
+    found = unseen(
+        "scores", scorer(shown, asked), Scores, "Scores, as scores_of() returns them"
     )
-    unseen("scores", found, Scores, "Scores, as scores_of() returns them")
     try:
-        checked = checked_scores(found, asked, int(known.sum()))
+        checked = checked_scores(found, asked, len(shown))
     except (TypeError, ValueError) as error:
         raise SettingError(
             f"scores: must be numbers ({type(error).__name__})"
@@ -709,9 +714,8 @@ def _classes(labels: Sequence[Label | None]) -> Ints:
     """
     if all(isinstance(label, int) for label in labels):
         return np.array(labels, dtype=np.int64)
-    return np.unique([str(label) for label in labels], return_inverse=True)[1].astype(
-        np.int64
-    )
+    _, classes = np.unique([str(label) for label in labels], return_inverse=True)
+    return classes.astype(np.int64)
 
 
 # tables of older versions

@@ -38,7 +38,6 @@ from headgate.learning.datasets import Dataset, hold_out
 from headgate.learning.formats import Labels, Pixels
 from headgate.learning.local import schedule
 from headgate.learning.networks import (
-    ClientSlopes,
     Flat,
     build_model,
     descend,
@@ -112,13 +111,10 @@ class RecipeTask:
         return _record(flat.views(vector))
 
     def normalised(self, images: np.ndarray[Any, Any]) -> Tensor:
-        mean, std = (
-            torch.tensor(x, dtype=self.dtype).view(-1, 1, 1)
-            for x in (self.dataset.mean, self.dataset.std)
-        )
-        return (
-            torch.from_numpy(images).to(self.dtype) / self.dataset.unit - mean
-        ) / std
+        mean = torch.tensor(self.dataset.mean, dtype=self.dtype).view(-1, 1, 1)
+        std = torch.tensor(self.dataset.std, dtype=self.dtype).view(-1, 1, 1)
+        scaled = torch.from_numpy(images).to(self.dtype) / self.dataset.unit
+        return (scaled - mean) / std
 
     def train(
         self, arrays: ArrayRecord, held: HeldSamples, order: Order
@@ -137,36 +133,14 @@ class RecipeTask:
                     cross_entropy(logits, y, reduction="none").numpy()
                 )
         own = self.experiment.local
-        slopes = (
-            None
-            if own.plain
-            else ClientSlopes(own.objective, logits, y, self._factors(held))
-        )
         parameters = list[Tensor](model.parameters())
         velocity = [torch.zeros_like(each) for each in parameters]
         for rows in schedule(own, self.seed, self._place(order), order.round, len(y)):
-            answers = model(x[rows])
-            if slopes is None:
-                change = torch.autograd.grad(
-                    cross_entropy(answers, y[rows]), parameters, materialize_grads=True
-                )
-            else:
-                change = torch.autograd.grad(
-                    answers, parameters, slopes(answers, rows), materialize_grads=True
-                )
+            loss = cross_entropy(model(x[rows]), y[rows])
+            change = torch.autograd.grad(loss, parameters, materialize_grads=True)
             with torch.no_grad():
                 descend(parameters, velocity, change, own)
         return _record(dict(model.named_parameters())), metrics
-
-    def _factors(self, held: HeldSamples) -> Tensor | None:
-        """Return the weight of each sample in the loss, or None if all weights are
-        equal.
-        """
-        if not self.experiment.objective.by_age:
-            return None
-        return torch.from_numpy(
-            self.experiment.objective.factors(held.new, np.array([0, len(held)]))
-        ).to(self.dtype)
 
     def scores(
         self, arrays: ArrayRecord, held: HeldSamples, asked: tuple[str, ...]
@@ -185,11 +159,9 @@ class RecipeTask:
                     layer, lambda: model(self.normalised(images))
                 )
                 features = inputs.numpy()
-        labels = (
-            np.array(held.labels, dtype=np.int64)
-            if len(held.labels) == len(held)
-            else None
-        )
+        labels = None
+        if len(held.labels) == len(held):
+            labels = np.array(held.labels, dtype=np.int64)
         return scores_of(asked, logits.numpy(), labels, features)
 
     def last(self, model: nn.Module, asked: tuple[str, ...]) -> nn.Linear | None:
@@ -286,7 +258,22 @@ def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> RecipeTask:
 def recipe_client(
     recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None
 ) -> ClientApp:
-    """Return a ClientApp that admits samples and trains as the recipe specifies."""
+    """Return a ClientApp that admits samples and trains as the recipe specifies.
+
+    Parameters
+    ----------
+    recipe : str
+        Name or file of the recipe.
+    overrides : sequence of str, optional
+        Settings that replace those of the recipe, as in `run.rounds=20`.
+    store : str or pathlib.Path, optional
+        The folder of the clients' stores, as for `headgate_client`.
+
+    Returns
+    -------
+    flwr.clientapp.ClientApp
+        The app.
+    """
     path("recipe_client: recipe", recipe)
     given = tuple(writable_texts("recipe_client: overrides", overrides))
     if store is not None:
@@ -300,19 +287,12 @@ def recipe_client(
         return RecipeSource(own_task(), int(context.node_config["partition-id"]))
 
     def own_rules(context: Context) -> list[type[Retention | Selection]]:
-        experiment = own_task().experiment
-        buying = [
-            type(policy.selection)
-            for policy in experiment.policies.values()
-            if policy.selection is not None
-        ]
-        return [
-            *(
-                type(policy.retention(experiment.system))
-                for policy in experiment.policies.values()
-            ),
-            *buying,
-        ]
+        experiment, known = own_task().experiment, list[type[Retention | Selection]]()
+        for policy in experiment.policies.values():
+            known.append(type(policy.retention(experiment.system)))
+            if policy.selection is not None:
+                known.append(type(policy.selection))
+        return known
 
     def own_scores(
         message: Message, context: Context, held: HeldSamples, asked: tuple[str, ...]
@@ -323,13 +303,11 @@ def recipe_client(
         app, source=own_source, store=store, rules=own_rules, scores=own_scores
     )
     def train(message: Message, context: Context, held: HeldSamples) -> Message:
-        arrays, measured = own_task().train(
-            message.content.array_records["arrays"], held, held.order
-        )
+        received = message.content.array_records["arrays"]
+        arrays, measured = own_task().train(received, held, held.order)
         metrics = MetricRecord({**measured, "num-examples": len(held)})
-        return Message(
-            RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message
-        )
+        content = RecordDict({"arrays": arrays, "metrics": metrics})
+        return Message(content, reply_to=message)
 
     return app
 
@@ -340,11 +318,32 @@ def recipe_server(
     folder: Path | str | None = None,
     finished: Callable[[Path], object] | None = None,
 ) -> ServerApp:
-    """Return a ServerApp that runs the recipe and records it in a run folder: `folder`,
-    or by default `out` in the run config.
+    """Return a ServerApp that runs the recipe and records it in a run folder.
 
-    The run config may also have the fields of `Discipline`. `finished` is called with
-    the run folder after the last round.
+    The run config may have the fields of `Discipline`, and `track`, names of trackers
+    as for `headgate run --track`.
+
+    Parameters
+    ----------
+    recipe : str
+        Name or file of the recipe.
+    overrides : sequence of str, optional
+        Settings that replace those of the recipe, as in `run.rounds=20`.
+    folder : str or pathlib.Path, optional
+        The run folder; by default `out` in the run config.
+    finished : callable, optional
+        Function that is called with the run folder after the last round.
+
+    Returns
+    -------
+    flwr.serverapp.ServerApp
+        The app.
+
+    Raises
+    ------
+    SettingError
+        If an argument is not what it must be, or later, as the app runs, if neither
+        `folder` nor the run config names the run folder.
     """
     path("recipe_server: recipe", recipe)
     given = tuple(writable_texts("recipe_server: overrides", overrides))
@@ -364,9 +363,10 @@ def recipe_server(
             for rule in (policy.retention(task.experiment.system), policy.selection):
                 task.last(task.model(), () if rule is None else rule.scores)
         names = {own.name: own.name.replace("_", "-") for own in fields(Discipline)}
-        rules = Discipline(
-            **{name: config[key] for name, key in names.items() if key in config}
-        )  # type: ignore[arg-type]
+        stated_rules: dict[str, Any] = {
+            name: config[key] for name, key in names.items() if key in config
+        }
+        rules = Discipline(**stated_rules)
         track = re.findall(r"[^\s,]+", str(config.get("track") or ""))
         strategy = AdmissionStrategy(
             task.experiment, into, discipline=rules, track=track
@@ -380,9 +380,5 @@ def recipe_server(
 
 
 def _record(tensors: Mapping[str, Tensor]) -> ArrayRecord:
-    return ArrayRecord(
-        {
-            name: Array(tensor.detach().numpy().copy())
-            for name, tensor in tensors.items()
-        }
-    )
+    arrays = {name: each.detach().numpy().copy() for name, each in tensors.items()}
+    return ArrayRecord({name: Array(each) for name, each in arrays.items()})

@@ -7,7 +7,6 @@ folder, and every wait has a limit.
 """
 
 import os
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, replace
 from logging import INFO, WARNING
@@ -28,14 +27,11 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedXgbBagging, FedXgbCyclic, Result, Strategy
 from numpy.typing import ArrayLike
 
-from headgate.books.accounts import Accounts, OpenRound, Settlement, check_playable
+from headgate.books.accounts import OpenRound, Settlement
 from headgate.books.border import prices_for
 from headgate.books.durable import on_disk
 from headgate.books.ledger_store import Event
 from headgate.books.messages import (
-    HELD_LOSS,
-    NEW_LOSS,
-    NONCE,
     RECORD,
     Ended,
     Order,
@@ -60,13 +56,14 @@ from headgate.flower.parameters import (
     record_of,
     write_parameters,
 )
+from headgate.flower.playable import FlowerAccounts, check_playable
 from headgate.flower.roster import (
     ANSWER_WITHIN,
     ClientGrid,
     Roster,
     TooFewNodes,
+    addressed,
     guarded,
-    nonce,
 )
 from headgate.flower.rounds import (
     CheckedReplies,
@@ -78,14 +75,20 @@ from headgate.flower.rounds import (
     mean_metrics,
 )
 from headgate.flower.run_folder import RunRecord
+from headgate.flower.sources import REAL
 from headgate.limits import TINY
-from headgate.theory.bound import learning_error
-from headgate.theory.reuse import effective_sample_size
+from headgate.records.rows import (
+    PlayedRound,
+    Row,
+    Usage,
+    client_rows,
+    metric_rows,
+    with_none_for_nan,
+)
 from headgate.writing import FolderLock
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
-FEW = 1_000
-"""largest number of clients for which the table of clients is recorded"""
+Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Iterable[Message]]
 END = f"{MessageType.QUERY}.end"
 JUDGED = ("test_accuracy", "test_loss", "validation_accuracy")
 LISTED = 8
@@ -98,30 +101,34 @@ class Gated(Strategy):
 
     Parameters
     ----------
-    inner
+    inner : flwr.serverapp.strategy.Strategy
         Any strategy. It samples, configures and averages as it does alone, but sees
         only nodes that are clients, and only replies that have passed all checks.
-    experiment
-        A recipe with one policy and one seed: its name, its file, or a dict. Its
+    experiment : Experiment, str, pathlib.Path or dict
+        A recipe with one policy and one seed: its name, its file, or its content. Its
         `system`, `prices`, `run` and policy are used.
-    folder
+    folder : str or pathlib.Path
         The run folder. If it has a run already, this run is continued.
-    discipline
+    discipline : Discipline, optional
         How long a round waits, and which replies it accepts.
-    prices
+    prices : callable, optional
         Function of the round that returns its price, one number or one for each client,
         instead of the recipe's prices.
-    everyone
+    everyone : bool, optional
         Whether clients that the inner strategy does not sample also get orders, without
         the model.
-    fixed_shapes
+    fixed_shapes : bool, optional
         Whether clients' arrays must have the shapes of the model's. By default true,
         except for Flower's XGBoost strategies.
-    track
+    track : sequence of str, optional
         Names of experiment trackers, as for `headgate run --track`.
 
-    Examples -------- In a ServerApp, `strategy = Gated(FedAdam(fraction_train=0.5),
-    "recipe.toml", "runs/first")`, and `strategy.start(grid, …)` as before.
+    Examples
+    --------
+    In a ServerApp::
+
+        strategy = Gated(FedAdam(fraction_train=0.5), "recipe.toml", "runs/first")
+        strategy.start(grid, initial_arrays)
     """
 
     def __init__(
@@ -138,52 +145,42 @@ class Gated(Strategy):
     ) -> None:
         call = type(self).__name__
         self.inner = instance(f"{call}: inner", inner, Strategy, "a strategy of Flower")
-        self.experiment = experiment = _experiment(call, experiment)
+        self.experiment = _experiment(call, experiment)
         self.discipline = _discipline(call, discipline)
         place = path(f"{call}: folder", folder)
         trackers = writable_texts(f"{call}: track", track)
         if prices is not None:
             function(f"{call}: prices", prices, "a function of the round")
-        if fixed_shapes is not None:
-            fixed_shapes = true_or_false(f"{call}: fixed_shapes", fixed_shapes)
-        check_playable(experiment)  # before anything is written
-        if self.discipline.quorum > experiment.system.clients:
+        if fixed_shapes is None:
+            fixed_shapes = not _of_trees(inner)
+        self._fixed_shapes = true_or_false(f"{call}: fixed_shapes", fixed_shapes)
+        check_playable(self.experiment)  # before anything is written
+        clients = self.experiment.system.clients
+        if self.discipline.quorum > clients:
             raise SettingError(
-                f"discipline.quorum = {self.discipline.quorum}: there are"
-                f" {experiment.system.clients} clients"
+                f"discipline.quorum = {self.discipline.quorum}: there are {clients}"
+                " clients"
             )
-        self._prices, self._everyone = (
-            prices,
-            true_or_false(f"{call}: everyone", everyone),
-        )
-        self._fixed_shapes = (
-            not _of_trees(inner) if fixed_shapes is None else fixed_shapes
-        )
-        self._memory, self._weight = (
-            StrategyMemory(inner),
-            getattr(inner, "weighted_by_key", "num-examples"),
-        )
-        self._held = FolderLock()
+        self._prices = prices
+        self._everyone = true_or_false(f"{call}: everyone", everyone)
+        self._memory = StrategyMemory(inner)
+        self._weight = getattr(inner, "weighted_by_key", "num-examples")
+        self._lock = FolderLock()
         try:
             with on_disk(place):
                 self._record = RunRecord(
-                    place,
-                    experiment,
-                    self._held,
-                    trackers,
-                    own_prices=prices is not None,
+                    place, self.experiment, self._lock, trackers, prices is not None
                 )
             self.store = self._record.store
-            self.accounts = Accounts.of(experiment, self.store)
+            self.accounts = FlowerAccounts.of(self.experiment, self.store)
         except BaseException:
-            self._held.close()
+            self._lock.close()
             raise
         keys = os.environ.get(VARIABLE)
-        self._roster = Roster(
-            self.store, experiment.system.clients, Path(keys) if keys else None
-        )
+        self._roster = Roster(self.store, clients, Path(keys) if keys else None)
         self._evaluate: Evaluate | None = None
-        self._started, self._grid = False, cast(Grid, None)
+        self._started = False
+        self._grid = cast(Grid, None)
         self._dismissed: set[int] = set()
         self._model: NamedArrays = {}
         self._file = ("", "")
@@ -198,7 +195,7 @@ class Gated(Strategy):
 
     def close(self) -> None:
         """Close the ledger and unlock the run folder."""
-        self._held.close()
+        self._lock.close()
 
     # Flower's strategy
 
@@ -212,88 +209,99 @@ class Gated(Strategy):
         evaluate_config: ConfigRecord | None = None,
         evaluate_fn: Evaluate | None = None,
     ) -> Result:
-        """Run the remaining rounds, up to `num_rounds` if it is given. `timeout` is the
-        deadline of a round, in seconds.
+        """Run the remaining rounds.
+
+        Parameters
+        ----------
+        grid : flwr.serverapp.Grid
+            The grid of the ServerApp.
+        initial_arrays : flwr.app.ArrayRecord
+            The model before round 1. A run that is continued has its own.
+        num_rounds : int, optional
+            Round after which to stop; left out: the last one of the recipe, also as it
+            is amended meanwhile.
+        timeout : float, optional
+            Seconds after which a round no longer waits for replies, in place of
+            `Discipline.deadline`.
+        train_config, evaluate_config : flwr.app.ConfigRecord, optional
+            Configs for the clients, as in Flower.
+        evaluate_fn : callable, optional
+            Function of the round and the arrays that returns accuracy and loss.
+
+        Returns
+        -------
+        flwr.serverapp.strategy.Result
+            The last model and the metrics of each round.
+
+        Raises
+        ------
+        SettingError
+            If an argument is not what it must be.
         """
         grid = guarded(_grid("start", grid))
         model_of("start: initial_arrays", initial_arrays)
-        rounds = (
-            self.experiment.rounds
-            if num_rounds is None
-            else whole_number("start: num_rounds", num_rounds)
-        )
-        if rounds > self.experiment.rounds:
-            raise SettingError(
-                f"start: num_rounds = {rounds}: the recipe plans for run.rounds ="
-                f" {self.experiment.rounds}"
-            )
-        deadline = (
-            self.discipline.deadline
-            if timeout is None
-            else amount("start: timeout", timeout, TINY)
-        )
+        if num_rounds is not None:
+            planned = self.experiment.rounds
+            num_rounds = whole_number("start: num_rounds", num_rounds)
+            if num_rounds > planned:
+                raise SettingError(
+                    f"start: num_rounds = {num_rounds}: the recipe plans for run.rounds"
+                    f" = {planned}"
+                )
+        deadline = self.discipline.deadline
+        if timeout is not None:
+            deadline = amount("start: timeout", timeout, TINY)
         train_config = _config("start: train_config", train_config)
         evaluate_config = _config("start: evaluate_config", evaluate_config)
         if evaluate_fn is not None:
-            function(
-                "start: evaluate_fn",
-                evaluate_fn,
-                "a function of the round and the arrays",
-            )
+            wanted = "a function of the round and the arrays"
+            function("start: evaluate_fn", evaluate_fn, wanted)
+
         self.discipline = replace(self.discipline, deadline=deadline)
-        self._evaluate, self._started, result = evaluate_fn, True, Result()
+        self._evaluate, self._started = evaluate_fn, True
         arrays = self.continue_from(initial_arrays)
         self.summary()
-        while self.accounts.t < (self._up_to_date() if num_rounds is None else rounds):
-            t = self.accounts.t + 1
-            messages = self.configure_train(t, arrays, train_config, grid)
-            replies = grid.send_and_receive(messages, timeout=self.discipline.deadline)
-            moved, metrics = self.aggregate_train(t, replies)
-            arrays = arrays if moved is None else moved
-            if metrics is not None:
-                result.train_metrics_clientapp[t] = metrics
-            asked = list(
-                self.configure_evaluate(
-                    t, self._judged_arrays(arrays), evaluate_config, grid
-                )
-            )
-            if asked:
-                judged = self.aggregate_evaluate(
-                    t, grid.send_and_receive(asked, timeout=self.discipline.deadline)
-                )
-                if judged is not None:
-                    result.evaluate_metrics_clientapp[t] = judged
+        result = Result()
+        while True:
+            last = self._up_to_date() if num_rounds is None else num_rounds
+            if self.accounts.t >= last:
+                break
+            arrays = self._play(grid, arrays, train_config, evaluate_config, result)
         result.arrays = self._judged_arrays(arrays)
         for past in self.store.rounds():
-            if found := {
-                name: past.metrics[name]
-                for name in JUDGED
-                if past.metrics.get(name) is not None
-            }:
-                result.evaluate_metrics_serverapp[past.round] = MetricRecord(found)
+            judged = {name: past.metrics.get(name) for name in JUDGED}
+            known = {name: each for name, each in judged.items() if each is not None}
+            if known:
+                result.evaluate_metrics_serverapp[past.round] = MetricRecord(known)
         self._end(grid)
         return result
 
     def continue_from(self, initial_arrays: ArrayRecord) -> ArrayRecord:
-        """Return the model that the run continues with: `initial_arrays` before round
-        1, later that of the run folder.
+        """Return the model that the run continues with.
 
         `start` calls this method. If another strategy wraps this one and has its own
         `start`, pass it the result as `initial_arrays`: it then begins with the model
         that clients received last, and counts its rounds from 1.
+
+        Parameters
+        ----------
+        initial_arrays : flwr.app.ArrayRecord
+            The model before round 1.
+
+        Returns
+        -------
+        flwr.app.ArrayRecord
+            `initial_arrays` before round 1, later the model of the run folder.
         """
         initial = model_of("continue_from: initial_arrays", initial_arrays)
         self._record.discipline = asdict(self.discipline)
         with on_disk(self._record.folder):
-            folder, settled = (
-                self._record.parameters,
-                self.store.rounds(after=self.accounts.t - 1),
-            )
-            self._file = (
-                (settled[0].parameters, settled[0].sha256)
-                if settled
-                else self.store.initial()
-            )
+            folder = self._record.parameters
+            settled = self.store.rounds(after=self.accounts.t - 1)
+            if settled:
+                self._file = settled[0].parameters, settled[0].sha256
+            else:
+                self._file = self.store.initial()
             if not self._file[0]:
                 self._file = write_parameters(folder, 0, initial)
                 self.store.remember_initial(*self._file)
@@ -312,10 +320,8 @@ class Gated(Strategy):
         """
         whole_number("configure_train: server_round", server_round)
         model = model_of("configure_train: arrays", arrays)
-        config, grid = (
-            _config("configure_train: config", config),
-            _grid("configure_train", grid),
-        )
+        config = _config("configure_train: config", config)
+        grid = _grid("configure_train", grid)
         t, rules = self.accounts.t + 1, self.discipline
         self._sent, self._now = {}, None
         self._up_to_date()
@@ -335,50 +341,39 @@ class Gated(Strategy):
                 )
             self.continue_from(arrays)
         self._model, self._grid = self._in_model_dtypes(model), guarded(grid)
+
         there = self._roster.gather(grid, t, rules.quorum, rules.gather, rules.deadline)
         price = self._price(t)  # before anything of the round is written
+        self._dismiss_those_who_left(grid, there)
         excluded = self._excluded()
-        gone = {
-            client: node
-            for client, node in there.items()
-            if client in self.accounts.left - self._dismissed
+        view = self._view(grid, t)
+        view.clients = {
+            node: client for client, node in there.items() if client not in excluded
         }
-        self._dismiss(grid, gone.values())
-        self._dismissed |= gone.keys()
-        view = self._view(
-            grid,
-            t,
-            {node: client for client, node in there.items() if client not in excluded},
-            rules.gather,
-        )
         try:
-            inner = self.inner.configure_train(
-                t, record_of(self._model), ConfigRecord(dict(config)), cast(Grid, view)
+            drawn = _drawn(
+                self.inner.configure_train, t, record_of(self._model), config, view
             )
-            drawn = {message.metadata.dst_node_id: message for message in inner}
         except TooFewNodes as error:
             drawn = {}
             self.store.note([Event(t, -1, "no training", str(error))])
-        clients = {
+
+        asked = {
             node: client
             for node, client in _by_client(view).items()
-            if node in drawn or self._everyone
+            if self._everyone or node in drawn
         }
-        self._now, messages = (
-            self.accounts.begin(price, set(clients.values())),
-            list[Message](),
-        )
-        for node, client in clients.items():
-            self._sent[node] = order = self.accounts.order(
-                self._now, client, node in drawn
-            )
-            message = drawn.get(node) or Message(
-                self._content_without_training(t, config), node, MessageType.TRAIN
-            )
-            messages.append(
-                self._message(t, message, **{RECORD: ConfigRecord(to_wire(order))})
-            )
-        return messages
+        self._now = self.accounts.begin(price, set(asked.values()))
+        for node, client in asked.items():
+            train = node in drawn
+            self._sent[node] = self.accounts.order(self._now, client, train)
+            if not train:
+                content = self._content_without_training(t, config)
+                drawn[node] = Message(content, node, MessageType.TRAIN)
+        return [
+            self._message(t, drawn[node], **{RECORD: ConfigRecord(to_wire(order))})
+            for node, order in self._sent.items()
+        ]
 
     def aggregate_train(
         self, server_round: int, replies: Iterable[Message]
@@ -405,64 +400,29 @@ class Gated(Strategy):
             self._fixed_shapes,
         )
         self.accounts.check_up_to_date(now, checked.answers)
-        losses = (
-            checked.losses(self.experiment.system.clients)
-            if self.accounts.fixed.get("losses")
-            else None
-        )
+        losses = None
+        if self.accounts.fixed["losses"]:
+            losses = checked.losses(self.experiment.system.clients)
         done = self.accounts.settled(
             now, checked.answers, self.discipline.offences, losses
         )
+
         failure, moved, reported = None, None, None
         try:
             moved, reported, events = self._aggregated(now.t, checked)
-        except (
-            Exception
-        ) as error:  # purchases are settled before the error ends the run
-            failure, events = (
-                error,
-                [
-                    Event(
-                        now.t, -1, "not aggregated", f"{type(error).__name__}: {error}"
-                    )
-                ],
-            )
+        except Exception as error:  # purchases are settled before it ends the run
+            failure = error
+            why = f"{type(error).__name__}: {error}"
+            events = [Event(now.t, -1, "not aggregated", why)]
         if moved is None:
-            self._memory.restore(
-                read_parameters(self._record.parameters, *self._file)[1]
-            )
-        model = self._model if moved is None else moved
-        judged, unread = self._judged(now.t, self._judged_arrays(record_of(model)))
-        metrics = self._metrics(done, checked, judged)
-        with on_disk(self._record.folder):
-            file = self._file
-            if (
-                moved is not None
-                # a wrapping strategy may still change the model: save what clients
-                # received
-            ):
-                kept = moved if self._started else self._model
-                file = write_parameters(
-                    self._record.parameters, now.t, kept, self._memory.now()
-                )
-            self.accounts.commit(
-                done,
-                file,
-                metrics,
-                self._clients(done),
-                events=[*checked.events, *events, *unread],
-            )
-            self._file, self._model, self._now, self._sent = file, model, None, {}
-            self._record.append(self.store.rounds(after=now.t - 1)[0])
-            line = self._progress_line(checked, metrics)
-            self._record.state("running", now.t, line)
-            keep_only(self._record.parameters, [file[0]])
-        log(INFO, "%s", line)
+            _, memory = read_parameters(self._record.parameters, *self._file)
+            self._memory.restore(memory)
+        self._commit(done, checked, moved, events)
         if failure is not None:
             raise failure
         if not self._started and now.t == self.experiment.rounds:
             self._end(self._grid)
-        return (None if moved is None else record_of(moved)), reported
+        return None if moved is None else record_of(moved), reported
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -470,23 +430,18 @@ class Gated(Strategy):
         """Return the inner strategy's messages to clients in good standing."""
         whole_number("configure_evaluate: server_round", server_round)
         instance("configure_evaluate: arrays", arrays, ArrayRecord, "an ArrayRecord")
-        config, grid = (
-            _config("configure_evaluate: config", config),
-            _grid("configure_evaluate", grid),
+        config = _config("configure_evaluate: config", config)
+        t, view = (
+            self.accounts.t,
+            self._view(_grid("configure_evaluate", grid), self.accounts.t),
         )
-        t = self.accounts.t
-        view = self._view(grid, t, None, self.discipline.gather)
         try:
-            inner = self.inner.configure_evaluate(
-                t, arrays, ConfigRecord(dict(config)), cast(Grid, view)
-            )
-            drawn = {message.metadata.dst_node_id: message for message in inner}
+            drawn = _drawn(self.inner.configure_evaluate, t, arrays, config, view)
         except TooFewNodes as error:
             log(WARNING, "headgate: round %s is not evaluated by clients: %s", t, error)
             return []
-        self._asked = {
-            node: client for node, client in _by_client(view).items() if node in drawn
-        }
+        clients = _by_client(view)
+        self._asked = {node: clients[node] for node in clients if node in drawn}
         return [self._message(t, drawn[node]) for node in self._asked]
 
     def aggregate_evaluate(
@@ -502,30 +457,58 @@ class Gated(Strategy):
 
     def summary(self) -> None:
         """Log the settings of the run, and the summary of the inner strategy."""
-        e, own = self.experiment, self.accounts
+        own, system = self.accounts, self.experiment.system
         log(
             INFO,
             "headgate: policy %s, seed %s, %s clients",
             own.policy,
             own.seed,
-            e.system.clients,
+            system.clients,
         )
         log(
             INFO,
             "  budget %s a round, round %s of %s",
-            e.system.budget,
+            system.budget,
             own.t,
-            e.rounds,
+            self.experiment.rounds,
         )
-        if isinstance(policy := e.policies[own.policy], BudgetedPolicy) and (
-            most := policy.money_to_fill(e.system)
-        ):
+        policy, most = self.experiment.policies[own.policy], 0.0
+        if isinstance(policy, BudgetedPolicy):
+            most = policy.money_to_fill(system)
+        if most:
             log(
                 INFO,
                 "  round 1 costs at most %g; `headgate plan` shows later rounds",
                 most,
             )
         self.inner.summary()
+
+    def _play(
+        self,
+        grid: Grid,
+        arrays: ArrayRecord,
+        train_config: ConfigRecord,
+        evaluate_config: ConfigRecord,
+        result: Result,
+    ) -> ArrayRecord:
+        """Run a round, note the clients' metrics in the result and return the model."""
+        t, deadline = self.accounts.t + 1, self.discipline.deadline
+        messages = self.configure_train(t, arrays, train_config, grid)
+        replies = grid.send_and_receive(messages, timeout=deadline)
+        moved, metrics = self.aggregate_train(t, replies)
+        if metrics is not None:
+            result.train_metrics_clientapp[t] = metrics
+        if moved is not None:
+            arrays = moved
+
+        judged = self._judged_arrays(arrays)
+        asked = list(self.configure_evaluate(t, judged, evaluate_config, grid))
+        if asked:
+            replies = grid.send_and_receive(asked, timeout=deadline)
+            metrics = self.aggregate_evaluate(t, replies)
+            if metrics is not None:
+                result.evaluate_metrics_clientapp[t] = metrics
+        return arrays
 
     # internals
 
@@ -537,10 +520,8 @@ class Gated(Strategy):
             self.accounts.take_up()
         system = self.accounts.system
         if system is not self.experiment.system:
-            self.experiment, self._roster.clients = (
-                self.experiment.under(system),
-                system.clients,
-            )
+            self.experiment = self.experiment.under(system)
+            self._roster.clients = system.clients
             self._record.rounds = self.experiment.rounds
             if isinstance(self.inner, Averaging):
                 self.inner.experiment = self.experiment
@@ -552,41 +533,25 @@ class Gated(Strategy):
         """
         return self.store.quarantined() | self.accounts.left
 
-    def _view(
-        self, grid: Grid, t: int, nodes: dict[int, int] | None, patience: float
-    ) -> ClientGrid:
-        """Return the grid for the inner strategy. `nodes` has the clients of connected
-        nodes, if they are known.
-        """
+    def _view(self, grid: Grid, t: int) -> ClientGrid:
+        """Return the grid for the inner strategy."""
 
         def connected_clients() -> dict[int, int]:
-            there, excluded = (
-                self._roster.connected(grid, t, self.discipline.deadline),
-                self._excluded(),
-            )
+            there = self._roster.connected(grid, t, self.discipline.deadline)
+            excluded = self._excluded()
             return {
                 client: node for client, node in there.items() if client not in excluded
             }
 
-        view = ClientGrid(grid, connected_clients, patience)
-        view.clients = nodes
-        return view
+        return ClientGrid(grid, connected_clients, self.discipline.gather)
 
     def _message(self, t: int, inner: Message, **records: ConfigRecord) -> Message:
         """Return a copy of the inner message with our records; FedAvg uses the same
         content object for all clients.
         """
-        content, metadata = (
-            RecordDict({**inner.content, **records, NONCE: nonce()}),
-            inner.metadata,
-        )
-        return Message(
-            content,
-            metadata.dst_node_id,
-            metadata.message_type,
-            ttl=self.discipline.deadline,
-            group_id=str(t),
-        )
+        content, about = {**inner.content, **records}, inner.metadata
+        kind, seconds = about.message_type, self.discipline.deadline
+        return addressed(content, about.dst_node_id, kind, t, seconds)
 
     def _content_without_training(self, t: int, config: ConfigRecord) -> RecordDict:
         """Return the content for a client that does not train. It has the model only if
@@ -603,51 +568,38 @@ class Gated(Strategy):
         """Return the new model in the dtypes of the old one, or None if it does not
         change; its metrics; and events.
         """
-        if checked.valid < self.discipline.quorum:
-            few = Event(
-                t,
-                -1,
-                "no quorum",
-                f"{checked.valid} valid answers, {self.discipline.quorum} are needed",
-            )
-            return None, mean_metrics(checked.updates), [few]
+        needed = self.discipline.quorum
+        if checked.valid < needed:
+            few = f"{checked.valid} valid answers, {needed} are needed"
+            event = Event(t, -1, "no quorum", few)
+            return None, mean_metrics(checked.updates), [event]
         arrays, metrics, events = self._by_inner(t, checked)
-        moved = None if arrays is None else self._in_model_dtypes(numpy_of(arrays))
-        if moved and not all(
-            np.isfinite(array).all()
-            for array in moved.values()
-            if array.dtype.kind == "f"
-        ):
-            moved, events = (
-                None,
-                [
-                    *events,
-                    Event(
-                        t,
-                        -1,
-                        "diverged",
-                        "the new model is not finite; the model stays as it was",
-                    ),
-                ],
-            )
-        return moved, metrics, events
+        if arrays is None:
+            return None, metrics, events
+        moved = self._in_model_dtypes(numpy_of(arrays))
+        if _is_finite(moved):
+            return moved, metrics, events
+        why = "the new model is not finite; the model stays as it was"
+        return None, metrics, [*events, Event(t, -1, "diverged", why)]
 
     def _by_inner(
         self, t: int, checked: CheckedReplies
     ) -> tuple[ArrayRecord | None, MetricRecord | None, list[Event]]:
+        """Return the model and the metrics of the inner strategy, and events."""
         replies, events = for_any_strategy(t, checked.updates, self._weight)
-        return (
-            *(self.inner.aggregate_train(t, replies) if replies else (None, None)),
-            events,
-        )
+        if not replies:
+            return None, None, events
+        arrays, metrics = self.inner.aggregate_train(t, replies)
+        return arrays, metrics, events
 
     def _evaluated(
         self, judged: list[Update]
     ) -> tuple[MetricRecord | None, list[Event]]:
+        """Return what the inner strategy makes of the clients' metrics, and events."""
         replies, events = for_any_strategy(self.accounts.t, judged, self._weight)
-        return (
-            self.inner.aggregate_evaluate(self.accounts.t, replies) if replies else None
-        ), events
+        if not replies:
+            return None, events
+        return self.inner.aggregate_evaluate(self.accounts.t, replies), events
 
     def _in_model_dtypes(self, model: NamedArrays) -> NamedArrays:
         """Return the arrays in the dtypes of the current model, because Flower's
@@ -662,57 +614,86 @@ class Gated(Strategy):
         """Return the arrays to evaluate, which are also the result of a run."""
         return arrays
 
+    def _commit(
+        self,
+        done: Settlement,
+        checked: CheckedReplies,
+        moved: NamedArrays | None,
+        events: Iterable[Event],
+    ) -> None:
+        """Write a settled round with its model, and log it."""
+        t, file = done.now.t, self._file
+        model = self._model if moved is None else moved
+        judged, unread = self._judged(t, self._judged_arrays(record_of(model)))
+        metrics = self._metrics(done, checked, judged)
+        with on_disk(self._record.folder):
+            if moved is not None:
+                # A wrapping strategy may still change the model: save what clients
+                # received.
+                kept = moved if self._started else self._model
+                memory = self._memory.now()
+                file = write_parameters(self._record.parameters, t, kept, memory)
+            self.accounts.commit(
+                done,
+                file,
+                metrics,
+                self._clients(done),
+                events=[*checked.events, *events, *unread],
+            )
+            self._file, self._model = file, model
+            self._now, self._sent = None, {}
+            self._record.append(self.store.rounds(after=t - 1)[0])
+            line = self._progress_line(checked, metrics)
+            self._record.state("running", t, line)
+            keep_only(self._record.parameters, [file[0]])
+        log(INFO, "%s", line)
+
     def _end(self, grid: Grid) -> None:
         """Record the end of the rounds. After the last one, clients remove the run's
         samples, unless set to keep them.
         """
-        if self.accounts.t == self.experiment.rounds:
-            there = self._roster.connected(
-                grid, self.accounts.t, min(self.discipline.deadline, ANSWER_WITHIN)
-            )
-            replied, clients = (
-                self._dismiss(grid, there.values()),
-                self.experiment.system.clients,
-            )
+        t, rounds = self.accounts.t, self.experiment.rounds
+        if t == rounds:
+            seconds = min(self.discipline.deadline, ANSWER_WITHIN)
+            there = self._roster.connected(grid, t, seconds)
             log(
                 INFO,
                 "headgate: the run is over; %s of %s clients were told to remove its"
                 " samples",
-                replied,
-                clients,
+                self._dismiss(grid, there.values()),
+                self.experiment.system.clients,
             )
         with on_disk(self._record.folder):
-            self._record.end(self.accounts.t)
+            self._record.end(t)
+
+    def _dismiss_those_who_left(self, grid: Grid, there: Mapping[int, int]) -> None:
+        """Make clients that have left remove the run's samples, once."""
+        left = self.accounts.left - self._dismissed
+        gone = {client: node for client, node in there.items() if client in left}
+        self._dismiss(grid, gone.values())
+        self._dismissed |= gone.keys()
 
     def _dismiss(self, grid: Grid, nodes: Iterable[int]) -> int:
         """Make these nodes remove the run's samples; return how many replied."""
-        seconds, over = (
-            min(self.discipline.deadline, ANSWER_WITHIN),
-            ConfigRecord(to_wire(Ended(self.store.experiment))),
-        )
-        messages = [
-            Message(
-                RecordDict({RECORD: over, NONCE: nonce()}),
-                node,
-                END,
-                ttl=seconds,
-                group_id=str(self.accounts.t),
-            )
-            for node in nodes
-        ]
-        replies = grid.send_and_receive(messages, timeout=seconds) if messages else ()
+        seconds = min(self.discipline.deadline, ANSWER_WITHIN)
+        over = {RECORD: ConfigRecord(to_wire(Ended(self.store.experiment)))}
+        t = self.accounts.t
+        messages = [addressed(over, node, END, t, seconds) for node in nodes]
+        if not messages:
+            return 0
+        replies = grid.send_and_receive(messages, timeout=seconds)
         return sum(not reply.has_error() for reply in replies)
 
     def _price(self, t: int) -> Floats:
+        """Return the price of a sample in round t, with that of looks: (1,), or (M,)
+        for each client.
+        """
+        given = self.experiment
         if self._prices is None:
-            return np.asarray(
-                self.experiment.prices.path(self.experiment.seeds, t, t + 1)[0, 0]
-                + self.accounts.looks
-            )
-        stated = prices_for(
-            f"prices({t})", self._prices(t), self.experiment.system.clients
-        )
-        return np.asarray(stated + self.accounts.looks)
+            price = given.prices.path(given.seeds, t, t + 1)[0, 0]
+        else:
+            price = prices_for(f"prices({t})", self._prices(t), given.system.clients)
+        return np.asarray(price + self.accounts.looks)
 
     def _judged(
         self, t: int, arrays: ArrayRecord
@@ -723,16 +704,15 @@ class Gated(Strategy):
         What is no finite number is left out, with an event for the ledger, because the
         round must be settled in any case.
         """
-        due = (
-            t % self.experiment.training.evaluate_every == 0
-            or t == self.experiment.rounds
-        )
-        found = (
-            self._evaluate(t, arrays) if self._evaluate is not None and due else None
-        )
         judged, events = dict[str, float | None].fromkeys(JUDGED), list[Event]()
+        every = self.experiment.training.evaluate_every
+        due = t % every == 0 or t == self.experiment.rounds
+        if self._evaluate is None or not due:
+            return judged, events
+        found = self._evaluate(t, arrays)
         if found is None:
             return judged, events
+
         call = f"evaluate_fn({t})"
         try:
             measured = instance(call, found, Mapping, "a MetricRecord or a dict")
@@ -744,61 +724,59 @@ class Gated(Strategy):
             **measured,
         }
         for name in JUDGED:
-            if stated.get(name) is None:
+            value = stated.get(name)
+            if value is None:
                 continue
             try:
-                judged[name] = amount(
-                    f"{call}: {name}",
-                    stated[name],
-                    -sys.float_info.max,
-                    sys.float_info.max,
-                )
+                judged[name] = amount(f"{call}: {name}", value, -REAL, REAL)
             except SettingError as error:
                 events.append(Event(t, -1, "not evaluated", one_line(error)))
         return judged, events
 
     def _metrics(
         self, done: Settlement, checked: CheckedReplies, judged: dict[str, float | None]
-    ) -> dict[str, Any]:
-        """Return the round's row of the metrics, as in the simulator. Clients report
-        the counts for N and n_eff.
+    ) -> Row:
+        """Return the round's row of the metrics. Clients report the counts for N and
+        n_eff.
         """
-        before, after, now = done.now.before, done.ledger, done.now
-        N, uses, squares = (
-            sum(getattr(row, name) for row in done.known.values())
-            for name in ("distinct", "uses", "squares")
-        )
-        n_eff = float(effective_sample_size(np.array(uses), np.array(squares)))
-        trained = sum(update.n for update in checked.updates)
-        bound = learning_error(
-            np.array([trained]),
-            np.array([N]),
-            np.array([n_eff / N if N else 1.0]),
-            self.experiment.bound,
+        known = done.known.values()
+        usage = Usage(
+            np.array([sum(update.n for update in checked.updates)]),
+            np.array([sum(row.distinct for row in known)]),
+            np.array([sum(row.uses for row in known)]),
+            np.array([sum(row.squares for row in known)]),
         )
         reported = mean_metrics(checked.updates)
         loss = reported.get("train_loss", reported.get("loss"))
-        row = {
-            "policy": self.accounts.policy,
-            "seed": self.accounts.seed,
-            "t": now.t,
-            **judged,
-            "train_loss": loss,
-            "n": int(self._held_now(done).sum()),
-            "N": N,
-            "n_eff": n_eff,
-            "admitted": int(after.admitted.sum() - before.admitted.sum()),
-            "price": float(now.orders.price.mean()),
-            "spend": float(after.spent[0] - before.spent[0]),
-            "debt": float(before.debt[0]),
-            "bound": float(bound[0]),
-            "excess": int((after.occupancy - self.experiment.system.buffer).max()),
-        }
-        row |= self._looked(done)
-        return {
-            name: None if isinstance(value, float) and not np.isfinite(value) else value
-            for name, value in row.items()
-        }
+        measured = {name: [value] for name, value in judged.items()}
+        now = self._played(done)
+        (row,) = metric_rows(
+            [now],
+            {**measured, "train_loss": [loss]},
+            usage,
+            self.experiment.system.buffer,
+            self.experiment.bound,
+            held=self._held_now(done).sum(keepdims=True),
+            more=self._looked(now),
+        )
+        return with_none_for_nan(row)
+
+    def _clients(self, done: Settlement) -> Row | None:
+        """Return the round's row of the table of clients. Samples that a late reply
+        reports count in the round of the reply.
+        """
+        closed = [*done.closed, *done.corrected]
+        paid = np.zeros((1, self.experiment.system.clients))
+        clients = [order.client for order in closed]
+        np.add.at(paid[0], clients, [order.charge for order in closed])
+        held = self._held_now(done)[None]
+        rows = client_rows(self._played(done), held, paid, done.losses)
+        return with_none_for_nan(rows[0]) if rows else None
+
+    def _played(self, done: Settlement) -> PlayedRound:
+        policy, seed = self.accounts.policy, self.accounts.seed
+        now = done.now
+        return PlayedRound(policy, [seed], now.orders, now.before, done.ledger)
 
     def _held_now(self, done: Settlement) -> Ints:
         """Return how many samples each client holds: by the ledger, less those that it
@@ -809,80 +787,38 @@ class Gated(Strategy):
             held[row.client] = max(held[row.client] - row.withdrawn, 0)
         return held
 
-    def _looked(self, done: Settlement) -> dict[str, Any]:
+    def _looked(self, now: PlayedRound) -> dict[str, list[Any]]:
         """Return the columns on looks, as in the simulator. Clients report no looks, so
         a sample counts as a full window.
         """
-        given, before, after = self.experiment, done.now.before, done.ledger
-        rule = given.policies[self.accounts.policy].selection
-        if rule is None or not (rule.looks and given.data.chooses(rule)):
+        data = self.experiment.data
+        rule = self.experiment.policies[now.policy].selection
+        if rule is None or not (rule.looks and data.chooses(rule)):
             return {}
-        looked = given.data.window * int(
-            (rule.looking(before) * (after.admitted - before.admitted)).sum()
-        )
-        paid = (
-            0.0
-            if after.looks is None or before.looks is None
-            else float(after.looks[0] - before.looks[0])
-        )
-        return {"looked": looked, "looks": paid}
-
-    def _clients(self, done: Settlement) -> dict[str, Any] | None:
-        """Return the round's row of the table of clients. Samples that a late reply
-        reports count in the round of the reply.
-        """
-        clients = self.experiment.system.clients
-        if clients > FEW:
-            return None
-        paid, rows = np.zeros(clients), [*done.closed, *done.corrected]
-        losses = (
-            {}
-            if done.losses is None
-            else {NEW_LOSS: done.losses.new, HELD_LOSS: done.losses.held}
-        )
-        np.add.at(
-            paid, [order.client for order in rows], [order.charge for order in rows]
-        )
-        return {
-            "policy": self.accounts.policy,
-            "seed": self.accounts.seed,
-            "t": done.now.t,
-            "admitted": (done.ledger.admitted - done.now.before.admitted)[0].tolist(),
-            "held": self._held_now(done).tolist(),
-            "paid": paid.tolist() if done.now.orders.price.ndim == 2 else None,
-            **{
-                name: [None if np.isnan(loss) else loss for loss in each[0].tolist()]
-                for name, each in losses.items()
-            },
-        }
+        bought = (rule.looking(now.before) * now.admitted).sum()
+        return {"looked": [data.window * int(bought)], "looks": now.paid_for_looks}
 
     def _progress_line(self, checked: CheckedReplies, row: dict[str, Any]) -> str:
         """Return the round in one line: replies, samples, money, accuracy, and the
         clients without a valid reply.
         """
-        clients, rounds, spent = (
-            self.experiment.system.clients,
-            self.experiment.rounds,
-            float(self.ledger.spent[0]),
+        system, rounds = self.experiment.system, self.experiment.rounds
+        spent, money = float(self.ledger.spent[0]), system.money(rounds)
+        line = (
+            f"round {row['t']} of {rounds}: {checked.valid} of {system.clients}"
+            f" answers, {row['admitted']} samples for {row['spend']:.6g}, spent"
+            f" {spent:.6g} of {money:.6g}, {row['n']} held"
         )
-        missing = sorted(
-            set(range(clients))
-            - {answer.client for answer in checked.answers if answer.reason is None}
-        )
-        listed = ", ".join(map(str, missing[:LISTED])) + (
-            f" and {len(missing) - LISTED} more" if missing[LISTED:] else ""
-        )
-        return (
-            f"round {row['t']} of {rounds}: {checked.valid} of {clients} answers,"
-            f" {row['admitted']} samples for {row['spend']:.6g}, spent {spent:.6g} of"
-            f" {self.experiment.system.money(rounds):.6g}, {row['n']} held"
-            + (
-                ""
-                if row["test_accuracy"] is None
-                else f", accuracy {row['test_accuracy']:.3f}"
-            )
-            + (f"; no valid answer from clients {listed}" if missing else "")
-        )
+        if row["test_accuracy"] is not None:
+            line += f", accuracy {row['test_accuracy']:.3f}"
+
+        answered = {each.client for each in checked.answers if each.reason is None}
+        missing = [str(m) for m in range(system.clients) if m not in answered]
+        if missing:
+            line += f"; no valid answer from clients {', '.join(missing[:LISTED])}"
+        if len(missing) > LISTED:
+            line += f" and {len(missing) - LISTED} more"
+        return line
 
 
 class AdmissionStrategy(Gated):
@@ -891,10 +827,12 @@ class AdmissionStrategy(Gated):
 
     Parameters
     ----------
-    experiment, folder, discipline, prices, track
+    experiment, folder, discipline
         As for `Gated`.
-    client_evaluation
+    client_evaluation : bool, optional
         Whether clients evaluate the model after every round.
+    **more
+        `prices` and `track`, as for `Gated`.
     """
 
     def __init__(
@@ -907,10 +845,8 @@ class AdmissionStrategy(Gated):
         **more: Any,
     ) -> None:
         call = type(self).__name__
-        experiment, discipline = (
-            _experiment(call, experiment),
-            _discipline(call, discipline),
-        )
+        experiment = _experiment(call, experiment)
+        discipline = _discipline(call, discipline)
         evaluates = true_or_false(f"{call}: client_evaluation", client_evaluation)
         self._averaging = Averaging(experiment, discipline.norm_multiple, evaluates)
         super().__init__(
@@ -937,14 +873,25 @@ class AdmissionStrategy(Gated):
         """Return the mean of what clients measured, with their weights in the
         recipe.
         """
-        return (
-            mean_metrics(judged, self.experiment.system.weight) if judged else None
-        ), []
+        if not judged:
+            return None, []
+        return mean_metrics(judged, self.experiment.system.weight), []
 
     def _judged_arrays(self, arrays: ArrayRecord) -> ArrayRecord:
-        return (
-            arrays if self._averaging.mean is None else record_of(self._averaging.mean)
-        )
+        mean = self._averaging.mean
+        return arrays if mean is None else record_of(mean)
+
+
+def _drawn(
+    configure: Configure,
+    t: int,
+    arrays: ArrayRecord,
+    config: ConfigRecord,
+    view: ClientGrid,
+) -> dict[int, Message]:
+    """Return the messages of the inner strategy by node."""
+    messages = configure(t, arrays, ConfigRecord(dict(config)), cast(Grid, view))
+    return {message.metadata.dst_node_id: message for message in messages}
 
 
 def _by_client(view: ClientGrid) -> dict[int, int]:
@@ -952,12 +899,17 @@ def _by_client(view: ClientGrid) -> dict[int, int]:
     return dict(sorted((view.clients or {}).items(), key=lambda pair: pair[1]))
 
 
+def _is_finite(model: NamedArrays) -> bool:
+    real = (array for array in model.values() if array.dtype.kind == "f")
+    return all(np.isfinite(array).all() for array in real)
+
+
 def _of_trees(strategy: Any) -> bool:
     """Return whether the strategy, or one that it wraps, sends trees as bytes."""
+    if isinstance(strategy, FedXgbBagging | FedXgbCyclic):
+        return True
     inside = getattr(strategy, "strategy", None)
-    return isinstance(strategy, FedXgbBagging | FedXgbCyclic) or (
-        inside is not None and _of_trees(inside)
-    )
+    return inside is not None and _of_trees(inside)
 
 
 # what a user hands in
@@ -967,18 +919,15 @@ def _experiment(call: str, given: object) -> Experiment:
     if isinstance(given, Experiment):
         return given
     named = isinstance(given, str | os.PathLike | Mapping)
-    require(
-        named, f"{call}: experiment", given, "a recipe's name, its file or its content"
-    )
+    wanted = "a recipe's name, its file or its content"
+    require(named, f"{call}: experiment", given, wanted)
     return load(cast(str, given))
 
 
 def _discipline(call: str, given: Discipline | None) -> Discipline:
-    return (
-        Discipline()
-        if given is None
-        else instance(f"{call}: discipline", given, Discipline, "a Discipline")
-    )
+    if given is None:
+        return Discipline()
+    return instance(f"{call}: discipline", given, Discipline, "a Discipline")
 
 
 def _grid(call: str, given: Grid) -> Grid:

@@ -424,7 +424,6 @@ class Compiled(Executor[Task]):
 
     @classmethod
     def cost(cls, task: Task, training: LocalTraining) -> float:
-        cls.need_plain_loss(training)
         if importlib.util.find_spec("numba") is None:
             raise cls.refused("needs numba, which is not installed")
         if task.device.type != "cpu" or task.dtype not in (

@@ -72,7 +72,6 @@ class TritonKernels(Executor[Task]):
                 f"training.dtype must be bfloat16 or float32, not {str(task.dtype)[6:]}"
             )
         cls.need_full_batch(training)
-        cls.need_plain_loss(training)
         net = _net(task)
         return (
             0.05

@@ -3,7 +3,7 @@ addressed mini-batches.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
@@ -13,11 +13,13 @@ from headgate.control.checks import positive, whole, zero_or_more
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Ints
 from headgate.errors import SettingError, require
-from headgate.learning.objectives import LocalObjective, PlainLoss
 
 # One 64-bit index addresses a sample's place in a batch order: round, epoch and
 # position side by side.
 _ROUND_BITS, _EPOCH_BITS, _POSITION_BITS = 24, 16, 24
+
+Rows = slice | NDArray[np.int64]
+"""the rows of a client's buffer that a gradient step uses"""
 
 
 @dataclass(frozen=True)
@@ -38,8 +40,6 @@ class LocalTraining:
     momentum: float = 0.0
     weight_decay: float = 0.0
     batch_size: int | None = None
-    objective: LocalObjective = field(default_factory=PlainLoss)
-    """the function that the client minimises"""
 
     def __post_init__(self) -> None:
         positive("lr", self.lr, most=np.inf)
@@ -54,13 +54,6 @@ class LocalTraining:
                 f"steps = {self.steps}: at most {1 << _EPOCH_BITS} epochs of"
                 " mini-batches"
             )
-
-    @property
-    def plain(self) -> bool:
-        """Whether the objective is cross-entropy in which all samples have the same
-        weight.
-        """
-        return type(self.objective) is PlainLoss
 
 
 def batch_order(
@@ -89,7 +82,7 @@ def batch_order(
 
 def schedule(
     training: LocalTraining, seed: int, client: int, t: int, n: int
-) -> Iterator[slice | NDArray[np.int64]]:
+) -> Iterator[Rows]:
     """Yield the rows of a client's buffer for each gradient step of round t: all rows,
     or those of one batch.
     """

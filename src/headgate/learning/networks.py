@@ -1,5 +1,4 @@
-"""The code of a client that needs torch: checks of models, the SGD step and the slopes
-of objectives.
+"""The code of a client that needs torch: checks of models and the SGD step.
 
 A model is represented by a module, which states the computation, and a flat vector of
 its parameters. Many runs can therefore share one module, and averaging models is
@@ -9,17 +8,13 @@ averaging vectors.
 from collections.abc import Callable, Mapping
 from itertools import accumulate
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn.functional import one_hot
 from torch.nn.modules.dropout import _DropoutNd
 
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Model, Shape
-from headgate.learning.objectives import LocalAnswers, LocalObjective
 from headgate.registry import in_one_line
 
 
@@ -214,39 +209,3 @@ def descend(
         torch._foreach_add_(velocity, change)
         change = velocity
     torch._foreach_sub_(places, change, alpha=training.lr)
-
-
-class ClientSlopes:
-    """The derivative of a client's mean loss with respect to the logits of its samples.
-
-    `received` are the logits of the received model for all n samples, (n, classes);
-    `labels` are (n,), and so are the weights `factors`; None: all samples have the same
-    weight.
-    """
-
-    def __init__(
-        self,
-        objective: LocalObjective,
-        received: Tensor,
-        labels: Tensor,
-        factors: Tensor | None = None,
-    ) -> None:
-        self.objective, self.received, self.factors = objective, received.T, factors
-        self.truth = one_hot(labels, received.shape[1]).T.to(received.dtype)
-        self.held = self.truth.sum(1, keepdim=True)
-
-    def __call__(self, logits: Tensor, rows: slice | NDArray[np.int64]) -> Tensor:
-        """Return the derivative of the mean loss of the samples at `rows` with respect
-        to their `logits`, (b, classes).
-        """
-        at = LocalAnswers(
-            logits.detach().T,
-            self.received[:, rows],
-            self.truth[:, rows],
-            self.held,
-            torch,
-        )
-        slope: Tensor = self.objective.slope(at)
-        if self.factors is not None:
-            slope = slope * self.factors[rows]
-        return slope.T / len(logits)

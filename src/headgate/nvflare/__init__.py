@@ -4,3 +4,5 @@
 
 from headgate.nvflare.admissions import META, Admissions
 from headgate.nvflare.controller import AdmissionController
+
+__all__ = ["META", "AdmissionController", "Admissions"]

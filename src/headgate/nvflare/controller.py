@@ -109,8 +109,23 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
             )
 
     def price(self, t: int) -> ArrayLike:
-        """Return the price of a sample in round t, counted from 1: one number, or one
-        for each client.
+        """Return the price of a sample in a round; override it for prices that are not
+        known in advance.
+
+        Parameters
+        ----------
+        t : int
+            The round, counted from 1.
+
+        Returns
+        -------
+        array_like
+            One number, or one for each client.
+
+        Raises
+        ------
+        SettingError
+            If `prices` has none for this round.
         """
         if t > len(self.prices):
             raise SettingError(
@@ -120,8 +135,18 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         return self.prices[t - 1]
 
     def present(self, t: int) -> list[str]:
-        """Return the names of the clients that are connected in round t: by default,
-        all sites that NVFlare knows.
+        """Return the clients that are connected in a round: by default, all sites that
+        NVFlare knows.
+
+        Parameters
+        ----------
+        t : int
+            The round, counted from 1.
+
+        Returns
+        -------
+        list of str
+            Names of sites.
         """
         names = [client.name for client in self.engine.get_clients()]
         return [name for name in names if name in self.sites]

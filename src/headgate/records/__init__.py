@@ -1,1 +1,3 @@
-"""The run folder: one writer, one reader."""
+"""The run folder: one owner, one writer, one reader."""
+
+__all__ = ["chunks", "owner", "reader", "tables", "trackers", "writer"]

@@ -3,6 +3,7 @@ one line that names the file.
 """
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,9 +30,10 @@ from headgate.records.tables import (
     Follower,
     Rows,
     find_runs,
+    folders_in,
     mark_of,
+    names_in,
     read_sealed,
-    shard_folders,
     table_files,
     whole_table,
 )
@@ -39,6 +41,12 @@ from headgate.registry import fill
 
 CONFIG, ENVIRONMENT = "config.toml", "environment.json"
 CHECKPOINTS, HEAD = "checkpoints", "checkpoint.json"
+CHECKPOINT = re.compile(r"(?:c(\d{3,6})-)?(\d{8,10})")
+"""the name of a checkpoint: its chunk, if there are several, and its round"""
+CHUNKS = "chunks"
+"""the key, in environment.json, of the list of the chunks of a divided run"""
+SHARDS = "shards"
+"""the folder in which earlier versions stored the chunks of a divided run"""
 CHECKSUMS = "tables"
 """the key, in the state of a finished run, of the checksums of its tables"""
 MEAN_PRICE = "mean_price"
@@ -51,38 +59,57 @@ WARN_AT = 0.8
 
 @dataclass(frozen=True)
 class RunFolder:
-    """A run folder. Settings and state are read once, when the folder is opened; tables
-    are read when they are requested.
+    """A run folder, to be read.
+
+    Settings and state are read once, when the folder is opened; tables are read when
+    they are requested.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The folder.
+    config : dict
+        The settings, as in config.toml.
+    environment : dict
+        The facts about software and device, as in environment.json.
+    state : dict
+        The progress of the run, as in state.json.
+    name : str
+        The name under which the run is listed; for a point of a sweep, SWEEP~POINT.
+    sweep : str, optional
+        The name of the sweep to which the run belongs.
+    tables : dict of str to polars.DataFrame
+        The tables of a finished run that are in memory.
     """
 
     path: Path
     config: dict[str, Any]
     environment: dict[str, Any]
     state: dict[str, Any]
-    name: str = ""
-    """the name under which the run is listed; for a point of a sweep, SWEEP~POINT"""
+    name: str
     sweep: str | None = None
     tables: dict[str, pl.DataFrame] = field(
         default_factory=dict, repr=False, compare=False
     )
-    """the tables of a finished run that are in memory"""
-    rounds: int = field(init=False)
-    """T, the number of rounds in the settings"""
-    policies: list[str] = field(init=False)
-    seeds: list[int] = field(init=False)
-    runs: list[tuple[str, int]] = field(init=False)
-    """(policy, seed) of all runs"""
-    lost: frozenset[tuple[str, int]] = field(init=False)
-    """(policy, seed) of the runs whose model diverged; accuracy and loss are then null,
-    but money and memory are recorded
-    """
-    most_rows: int = field(init=False)
-    """the number of rows that each table has when all rounds are complete"""
 
     @classmethod
     def open(cls, path: Path | str) -> "RunFolder":
-        """Open the run in `path` and check the settings and the state that `system` and
-        `status` use.
+        """Open a run, and check the settings and the state that the readers use.
+
+        Parameters
+        ----------
+        path : pathlib.Path or str
+            The run folder.
+
+        Returns
+        -------
+        RunFolder
+            The run.
+
+        Raises
+        ------
+        DataError
+            If the folder holds no run, or a file of it is damaged.
         """
         return cls.head(Path(path)).with_settings()
 
@@ -98,9 +125,14 @@ class RunFolder:
                 raise DataError(
                     f"{path}: not a run folder, {file} is missing or is no plain file"
                 )
-        return cls(
-            path, {}, read_sealed(path / ENVIRONMENT), read_state(path), name, sweep
-        )
+        environment, state = read_sealed(path / ENVIRONMENT), read_state(path)
+        if state["state"] != "finished" and (path / SHARDS).is_dir():
+            raise DataError(
+                f"{path}: was begun in shards, by an earlier version of headgate;"
+                " finish it with that version, or start the run again in another"
+                " folder"
+            )
+        return cls(path, {}, environment, state, name or path.resolve().name, sweep)
 
     def with_settings(self) -> "RunFolder":
         """Return a copy of this run with its settings read and checked."""
@@ -111,61 +143,83 @@ class RunFolder:
         _ = run.system
         return run
 
-    def __post_init__(self) -> None:
-        known, policies, seeds = (
-            self.state,
-            list(dict.fromkeys(self.state["policies"])),
-            list(self.state["seeds"]),
-        )
-        facts: dict[str, Any] = {
-            "rounds": int(known["rounds"]),
-            "policies": policies,
-            "seeds": seeds,
-        }
-        facts["runs"] = [(policy, seed) for policy in policies for seed in seeds]
-        facts["lost"] = frozenset(
-            (one["policy"], one["seed"]) for one in known["diverged"]
-        )
-        facts["most_rows"] = len(facts["runs"]) * facts["rounds"]
-        for name, value in (
-            facts | {"name": self.name or self.path.resolve().name}
-        ).items():
-            object.__setattr__(self, name, value)
+    @property
+    def rounds(self) -> int:
+        """The number of rounds in the settings, T."""
+        return int(self.state["rounds"])
+
+    @cached_property
+    def policies(self) -> list[str]:
+        """The names of the policies."""
+        return list(dict.fromkeys(self.state["policies"]))
+
+    @property
+    def seeds(self) -> list[int]:
+        """The seeds."""
+        return list(self.state["seeds"])
+
+    @cached_property
+    def runs(self) -> list[tuple[str, int]]:
+        """The policy and the seed of each run."""
+        return [(policy, seed) for policy in self.policies for seed in self.seeds]
+
+    @cached_property
+    def lost(self) -> frozenset[tuple[str, int]]:
+        """The policy and the seed of the runs whose model diverged.
+
+        Their accuracy and loss are null, but money and memory are recorded.
+        """
+        return frozenset((one["policy"], one["seed"]) for one in self.state["diverged"])
+
+    @property
+    def most_rows(self) -> int:
+        """The number of rows that each table has when all rounds are complete."""
+        return len(self.runs) * self.rounds
 
     @cached_property
     def system(self) -> System:
-        """the system that the settings of the run describe, without a horizon"""
+        """The system that the settings of the run describe, without a horizon."""
         with config_errors(self.path):
-            stated: SystemTable = fill(
-                SystemTable, self.config.get("system", {}), "system"
-            )
+            table = self.config.get("system", {})
+            stated: SystemTable = fill(SystemTable, table, "system")
             return stated.system(None)
 
     @property
+    def finished(self) -> bool:
+        """Whether the state of the run is finished."""
+        return bool(self.state["state"] == "finished")
+
+    @property
     def status(self) -> str:
-        """the state of the run, but "diverged" if all its models diverged, and
-        "interrupted" if the state is "running" and the process of the run does not
-        exist on this machine"""
+        """The state of the run, as users see it.
+
+        It is "diverged" if all its models diverged, and "interrupted" if the state is
+        "running" and the process of the run does not exist on this machine.
+        """
         state: str = self.state["state"]
         if self.lost and self.lost >= set(self.runs):
             return "diverged"
-        return (
-            "interrupted"
-            if state == "running" and not _alive(self.state["pid"])
-            else state
-        )
+        if state == "running" and not _alive(self.state["pid"]):
+            return "interrupted"
+        return state
 
     @property
     def started(self) -> float:
-        """the start time in seconds since 1970, 0 if the environment does not state
-        it
-        """
+        """The start time in seconds since 1970, 0 if it is not recorded."""
+        text = str(self.environment.get("started"))
         try:
-            return datetime.fromisoformat(
-                str(self.environment.get("started"))
-            ).timestamp()
+            return datetime.fromisoformat(text).timestamp()
         except (ValueError, OverflowError, OSError):
             return 0.0
+
+    @property
+    def computing_s(self) -> float:
+        """The seconds that all chunks of the run took to compute."""
+        within = self.path / SHARDS
+        shards = [] if within.is_symlink() else folders_in(within)
+        states = [read_state(shard) for shard in shards] or [self.state]
+        each = [state.get("computing_s", state.get("elapsed_s")) for state in states]
+        return float(sum(seconds or 0.0 for seconds in each))
 
     def kind(self, section: str) -> str | None:
         """Return the setting `kind` of a section, [data] or [model], or None if the
@@ -176,26 +230,42 @@ class RunFolder:
 
     @property
     def target(self) -> float | None:
-        """the test accuracy for which the first round that reaches it is reported, None
-        if the settings have no target
+        """The test accuracy for which the first round that reaches it is reported.
+
+        It is None if the settings have no target.
         """
         target = self.config.get("training", {}).get("target")
-        fine = (
-            isinstance(target, int | float)
-            and not isinstance(target, bool)
-            and 0 < target <= 1
-        )
-        return float(target) if fine else None
+        if isinstance(target, bool) or not isinstance(target, int | float):
+            return None
+        return float(target) if 0 < target <= 1 else None
 
     def metrics(self) -> pl.DataFrame:
-        """Return the metrics, one row per policy, seed and round; a value that was not
-        measured is null.
+        """Return the metrics, one row per policy, seed and round.
+
+        Returns
+        -------
+        polars.DataFrame
+            The metrics; a value that was not measured is null.
+
+        Raises
+        ------
+        DataError
+            If a file is damaged, or the table of a finished run is missing.
         """
         return self._table("metrics")
 
     def clients(self) -> pl.DataFrame:
-        """Return what each client admitted, held and was paid, one row per policy, seed
-        and round; null if not recorded.
+        """Return what each client admitted, held and was paid.
+
+        Returns
+        -------
+        polars.DataFrame
+            One row per policy, seed and round; a value that was not recorded is null.
+
+        Raises
+        ------
+        DataError
+            If a file is damaged, or the table of a finished run is missing.
         """
         self.check_tables("clients")
         return self._table("clients")
@@ -207,7 +277,7 @@ class RunFolder:
             frame = whole_table(
                 self.path, table, self.policies, self.most_rows, self._sums
             )
-            if self.state["state"] != "finished":
+            if not self.finished:
                 return frame
             self.tables[table] = frame
         return self.tables[table]
@@ -218,12 +288,10 @@ class RunFolder:
         """
         follower, frame = self.follower(table, *columns), self._table(table)
         kind = pl.List(pl.Float64()) if table == "clients" else pl.Float64()
-        absent = [
-            pl.lit(None, kind).alias(name)
-            for name in follower.columns
-            if name not in frame.columns
-        ]
-        follower.put(self.path, frame.with_columns(absent))
+        absent = [name for name in follower.columns if name not in frame.columns]
+        nothing = pl.lit(None, kind)
+        frame = frame.with_columns(nothing.alias(name) for name in absent)
+        follower.put(self.path, frame)
         return follower.rows
 
     def follower(
@@ -232,64 +300,54 @@ class RunFolder:
         """Return a follower of these columns that holds at most `most_bytes` of rows;
         it does not compare checksums.
         """
-        clients = self.system.clients if table == "clients" else 0
         return Follower(
             self.path,
             table,
             self.rounds,
             columns or self.measured,
-            clients,
+            self.system.clients if table == "clients" else 0,
             most_bytes,
             self.most_rows,
         )
 
     @property
     def measured(self) -> tuple[str, ...]:
-        """the columns of the metrics that this run records; some only if the world
-        changes or if clients look
+        """The columns of the metrics that this run records.
+
+        Some are recorded only if the world changes or if clients look.
         """
-        data = self.config.get("data", {})
-        return (
-            *MEASURED,
-            *((CHANGED,) if "changes" in data else ()),
-            *(LOOKS if data.get("window", 1) != 1 else ()),
-        )
+        data, columns = self.config.get("data", {}), list(MEASURED)
+        if "changes" in data:
+            columns.append(CHANGED)
+        if data.get("window", 1) != 1:
+            columns.extend(LOOKS)
+        return tuple(columns)
 
     @property
     def _sums(self) -> dict[Path, str]:
-        """the recorded checksums by file: in the state of a finished run, else in the
-        checkpoints; empty while it is running
+        """The recorded checksums by file; none while the run is running.
+
+        They are in the state of a finished run, else in the checkpoints. Parts that are
+        newer than the checkpoints have no checksum.
         """
-        if self.state["state"] == "finished":
-            sums = self.state.get(CHECKSUMS)
-            return (
-                {self.path / name: each for name, each in sums.items()}
-                if isinstance(sums, dict)
-                else {}
-            )
-        if self.status == "running":
-            return {}
-        return {
-            shard / name: each
-            for shard in shard_folders(self.path)
-            for name, each in _recorded(shard).items()
-        }
+        sums: dict[str, str] = {}
+        if self.finished:
+            recorded = self.state.get(CHECKSUMS)
+            sums = recorded if isinstance(recorded, dict) else {}
+        elif self.status != "running":
+            for head in newest_heads(self.path).values():
+                sums |= head["parts"]
+        return {self.path / name: each for name, each in sums.items()}
 
     def check_tables(self, *tables: str) -> None:
         """Raise DataError if a finished run lacks its metrics, or one of these tables
         whose checksum is in its state.
         """
-        for table, file in (
-            (table, f"{table}.parquet")
-            for table in tables
-            if self.state["state"] == "finished"
-        ):
-            if (
-                table == "metrics" or self.path / file in self._sums
-            ) and not table_files(self.path, table):
-                raise DataError(
-                    f"{self.path / file}: is missing, although the run is finished"
-                )
+        for table in tables if self.finished else ():
+            file = self.path / f"{table}.parquet"
+            recorded = table == "metrics" or file in self._sums
+            if recorded and not table_files(self.path, table):
+                raise DataError(f"{file}: is missing, although the run is finished")
 
 
 @contextmanager
@@ -303,7 +361,7 @@ def config_errors(folder: Path) -> Iterator[None]:
         raise DataError(f"{folder / CONFIG}: {error}") from None
 
 
-class _LostRun(BaseModel, strict=True):
+class _LostRun(BaseModel, strict=True, extra="allow"):
     policy: str
     seed: int
 
@@ -316,6 +374,7 @@ class _State(BaseModel, strict=True):
     rounds: int = Field(ge=0, le=ROUNDS)
     pid: int
     elapsed_s: float = Field(0.0, ge=0, allow_inf_nan=False)
+    computing_s: float = Field(0.0, ge=0, allow_inf_nan=False)
     policies: list[str] = Field(min_length=1)
     seeds: list[int] = Field(min_length=1)
     diverged: list[_LostRun]
@@ -323,6 +382,7 @@ class _State(BaseModel, strict=True):
 
 
 def read_state(folder: Path) -> dict[str, Any]:
+    """Return the content of state.json, checked."""
     state = read_sealed(folder / STATE)
     state |= {key: [] for key in ("diverged", "guessing") if key not in state}
     try:
@@ -342,51 +402,77 @@ def read_state(folder: Path) -> dict[str, Any]:
     return state
 
 
-def newest_checkpoint(folder: Path) -> Path | None:
-    """Return the folder of the newest checkpoint, or None if the folder has no
-    checkpoint; links are ignored.
+class _Facts(BaseModel, strict=True, extra="allow"):
+    """What a checkpoint reports about its runs, for the state."""
+
+    diverged: list[_LostRun] = []
+    guessing: list[_LostRun] = []
+    note: str = ""
+
+
+class _Head(BaseModel, strict=True):
+    """The fields of the head file of a checkpoint."""
+
+    t: int
+    policies: list[str]
+    parts: dict[str, str]
+    files: dict[str, str]
+    facts: _Facts = _Facts()
+
+
+def newest_checkpoints(folder: Path) -> dict[int, Path]:
+    """Return the folder of the newest checkpoint of each chunk that has one.
+
+    Links are ignored. An undivided run is chunk 0.
     """
     within = folder / CHECKPOINTS
-    if within.is_symlink():
-        raise DataError(f"{within}: is a link, which is not followed")
-    found = [
-        path
-        for path in within.glob("[0-9]*")
-        if path.name.isdigit() and path.is_dir() and not path.is_symlink()
-    ]
-    return max(found, key=lambda path: int(path.name), default=None)
+    names = filter(None, map(CHECKPOINT.fullmatch, names_in(within)))
+    found = sorted((int(one[1] or 0), int(one[2]), one[0]) for one in names)
+    paths = [(chunk, within / name) for chunk, _, name in found]
+    return {
+        chunk: path for chunk, path in paths if path.is_dir() and not path.is_symlink()
+    }
 
 
-def read_head(path: Path) -> dict[str, Any]:
-    """Return the facts in the head file of a checkpoint, checked as far as is possible
-    without its other files.
+def round_of(checkpoint: Path) -> int:
+    """Return the round of a checkpoint, from its name."""
+    return int(checkpoint.name.rpartition("-")[2])
+
+
+def read_head(checkpoint: Path) -> dict[str, Any]:
+    """Return the content of the head file of a checkpoint, checked as far as is
+    possible without its other files.
     """
-    head = read_sealed(path / HEAD, RECIPE)
-    sums = [head.get(key) for key in ("parts", "files")]
-    names = [name for each in sums if isinstance(each, dict) for name in each]
-    if (
-        head.get("t") != int(path.name)
-        or not all(isinstance(each, dict) for each in (*sums, head.get("facts", {})))
-        or not isinstance(head.get("policies"), list)
-        or any(".." in name or name.startswith("/") for name in names)
-    ):
-        raise DataError(f"{path / HEAD}: is damaged; the run cannot be continued")
-    return head
-
-
-def _recorded(shard: Path) -> dict[str, str]:
-    """Return the checksums of the parts that a shard had at its newest checkpoint;
-    later parts have no recorded checksum.
-    """
-    newest = newest_checkpoint(shard)
+    path = checkpoint / HEAD
+    raw = read_sealed(path, RECIPE)
     try:
-        return {} if newest is None else dict(read_head(newest)["parts"])
+        head = _Head.model_validate(raw)
+    except ValidationError:
+        head = None
+    names = () if head is None else (*head.parts, *head.files)
+    outside = any(".." in name or name.startswith("/") for name in names)
+    if head is None or outside or head.t != round_of(checkpoint):
+        raise DataError(f"{path}: is damaged; the run cannot be continued")
+    return head.model_dump()
+
+
+Heads = dict[Path, dict[str, Any]]
+"""the content of the head files of checkpoints, by the checkpoint's folder"""
+
+
+def newest_heads(folder: Path, known: Heads | None = None) -> Heads:
+    """Return the head of the newest checkpoint of each chunk; `known` is not read
+    again.
+    """
+    known = known or {}
+    newest = newest_checkpoints(folder)
+    try:
+        return {path: known.get(path) or read_head(path) for path in newest.values()}
     except DataError:
-        if newest_checkpoint(shard) == newest:
+        if newest_checkpoints(folder) == newest:
             raise
-        return _recorded(
-            shard
-        )  # a process on another machine has just written a newer checkpoint
+        # a process has just written a newer checkpoint
+        return newest_heads(folder, known)
 
 
 def scan_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
@@ -396,17 +482,16 @@ def scan_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(f"{folder}: there is no such folder")
-    runs, damaged = [], {}
+    runs: list[RunFolder] = []
+    damaged: dict[str, str] = {}
     for found in find_runs(folder):
         try:
-            runs.append(
-                RunFolder.head(found.path, found.name, found.sweep).with_settings()
-            )
+            head = RunFolder.head(found.path, found.name, found.sweep)
+            runs.append(head.with_settings())
         except DataError as error:
             damaged[found.name] = str(error)
-    return sorted(runs, key=lambda run: (run.started, run.name), reverse=True), dict(
-        sorted(damaged.items())
-    )
+    runs.sort(key=lambda run: (run.started, run.name), reverse=True)
+    return runs, dict(sorted(damaged.items()))
 
 
 def _alive(pid: int) -> bool:

@@ -1,11 +1,11 @@
 """The tables of a run: their columns, the files that contain them, and the functions
 that read these files.
 
-A run in progress stores each table in parts, in its folder or in those of its shards;
-`metrics/part-00012.parquet` ends with round 12. A finished run has one file per table.
-A folder may be from a stranger: links are not followed, and files that are too large
-are not unpacked. A checksum shows that a file was changed after it was written, not who
-wrote it.
+A run in progress stores each table in parts: `metrics/part-00012.parquet` ends with
+round 12, and `metrics/c003-part-00012.parquet` has the rows of chunk 3 if the run is
+divided into chunks. A finished run has one file per table. A folder may be from a
+stranger: links are not followed, and files that are too large are not unpacked. A
+checksum shows that a file was changed after it was written, not who wrote it.
 """
 
 import hashlib
@@ -14,7 +14,9 @@ import json
 import os
 import re
 import stat
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,7 +29,6 @@ from headgate.limits import JSON, POINTS, memory
 from headgate.reading import check_parquet, one_line, opened, read_bytes, read_object
 from headgate.writing import check_no_link
 
-SHARDS = "shards"
 KEY: Mapping[str, pl.DataType] = {
     "policy": pl.String(),
     "seed": pl.Int64(),
@@ -104,11 +105,22 @@ SEAL = "seal"
 
 def kind_of(table: str, column: str) -> pl.DataType | None:
     """Return the type of a column, or None if the table has no such column."""
-    further = {**LOOKS, CHANGED: pl.Float64()} if table == "metrics" else LOSSES
-    by_concept = (
-        pl.Float64() if table == "metrics" and BY_CONCEPT.fullmatch(column) else None
-    )
-    return TABLES[table].get(column) or further.get(column) or by_concept
+    if table == "clients":
+        return CLIENTS.get(column) or LOSSES.get(column)
+    if column == CHANGED or BY_CONCEPT.fullmatch(column):
+        return pl.Float64()
+    return METRICS.get(column) or LOOKS.get(column)
+
+
+def _kinds(table: str, columns: Iterable[str]) -> dict[str, pl.DataType]:
+    """Return the types of those columns that the table may have."""
+    kinds = {name: kind_of(table, name) for name in columns}
+    return {name: kind for name, kind in kinds.items() if kind is not None}
+
+
+def _always_there(table: str, column: str) -> bool:
+    """Return whether every run records the column."""
+    return column in KEY or (table == "metrics" and column not in OPTIONAL)
 
 
 # files
@@ -122,9 +134,8 @@ def checksum(content: bytes) -> str:
 def file_checksum(path: Path) -> str:
     """Return the checksum of a file of any size."""
     with opened(path) as file:
-        return hashlib.file_digest(
-            file, lambda: hashlib.blake2b(digest_size=16)
-        ).hexdigest()
+        digest = hashlib.file_digest(file, partial(hashlib.blake2b, digest_size=16))
+    return digest.hexdigest()
 
 
 def sealed(facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -139,8 +150,13 @@ def read_sealed(path: Path, most: int = JSON) -> dict[str, Any]:
     """
     facts = read_object(path, most)
     if facts.pop(SEAL, None) not in (None, sealed(facts)[SEAL]):
-        raise DataError(f"{path}: is not what was written, its checksum differs")
+        raise changed(path)
     return facts
+
+
+def changed(path: Path) -> DataError:
+    """Return the error for a file whose checksum is not the recorded one."""
+    return DataError(f"{path}: is not what was written, its checksum differs")
 
 
 Mark = tuple[int, int, int]
@@ -157,60 +173,88 @@ def mark_of(path: Path) -> Mark | None:
         seen = os.lstat(path)
     except (OSError, ValueError):
         return None
-    return (
-        (seen.st_ino, seen.st_mtime_ns, seen.st_size)
-        if stat.S_ISREG(seen.st_mode)
-        else None
-    )
+    if not stat.S_ISREG(seen.st_mode):
+        return None
+    return seen.st_ino, seen.st_mtime_ns, seen.st_size
 
 
-def shard_folders(folder: Path) -> list[Path]:
-    """Return the folders that a run is written to: the folders of its shards, or the
-    run folder if it has no shards.
+PART = re.compile(r"(?:c(\d{3,6})-)?part-(\d{5,9})\.parquet")
+"""the file name of a part of a table: its chunk, if there are several, and its last
+round"""
+
+
+class Part(NamedTuple):
+    """A file with rows of a table that one chunk of a run has written.
+
+    Parameters
+    ----------
+    chunk : int
+        The number of the chunk.
+    t : int
+        The last round of the part.
+    path : pathlib.Path
+        The file.
     """
-    if (folder / SHARDS).is_symlink():
-        return [folder]
-    shards = sorted(
-        path
-        for path in (folder / SHARDS).glob("[0-9]*")
-        if path.is_dir() and not path.is_symlink()
-    )
-    return shards or [folder]
+
+    chunk: int
+    t: int
+    path: Path
 
 
-PART = "part-{:05d}.parquet"
-"""the file name of a part of a table; the number is the last round of the part"""
+def prefix_of(chunk: int | None) -> str:
+    """Return the beginning of the names of a chunk's files; None is an undivided run.
+
+    >>> prefix_of(3), prefix_of(None)
+    ('c003-', '')
+    """
+    return "" if chunk is None else f"c{chunk:03d}-"
 
 
-def part_files(shard: Path, table: str) -> dict[int, Path]:
-    """Return the parts of a table in a shard, keyed and sorted by their last round."""
-    within = shard / table
-    names = (
-        []
-        if within.is_symlink()
-        else [path.stem for path in within.glob("part-*.parquet")]
-    )
-    rounds = sorted(
-        int(number)
-        for name in names
-        if (number := name[5:]).isdecimal() and len(number) < 10
-    )
-    return {t: within / PART.format(t) for t in rounds}
+def part_name(table: str, chunk: int | None, t: int) -> str:
+    """Return the name within the run folder of the part that ends with round `t`."""
+    return f"{table}/{prefix_of(chunk)}part-{t:05d}.parquet"
+
+
+def parts_of(folder: Path, table: str) -> list[Part]:
+    """Return the parts of a table, sorted by chunk and round; links are ignored."""
+    within = folder / table
+    found = map(PART.fullmatch, names_in(within))
+    parts = [
+        Part(int(one[1] or 0), int(one[2]), within / one[0]) for one in found if one
+    ]
+    return sorted(parts)
+
+
+def names_in(folder: Path) -> list[str]:
+    """Return the names in a folder, none if it is a link or cannot be listed."""
+    if folder.is_symlink():
+        return []
+    try:
+        return os.listdir(folder)
+    except OSError:
+        return []
 
 
 def table_files(folder: Path, table: str) -> dict[Path, Mark]:
-    """Return the files that contain a table now, with their marks: one file, or the
-    parts in all shards.
+    """Return the files that contain a table now, with their marks: one file, or parts.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        The run folder.
+    table : str
+        "metrics" or "clients".
+
+    Returns
+    -------
+    dict of pathlib.Path to tuple
+        The mark of each file, in the order in which rows are read.
     """
     whole = folder / f"{table}.parquet"
-    if (mark := mark_of(whole)) is not None:
-        return {whole: mark}
-    parts = [
-        path
-        for shard in shard_folders(folder)
-        for path in part_files(shard, table).values()
-    ]
-    return {path: mark for path in parts if (mark := mark_of(path)) is not None}
+    marks = {whole: mark_of(whole)}
+    if marks[whole] is None:
+        marks = {part.path: mark_of(part.path) for part in parts_of(folder, table)}
+    return {path: mark for path, mark in marks.items() if mark is not None}
 
 
 # frames
@@ -218,17 +262,15 @@ def table_files(folder: Path, table: str) -> dict[Path, Mark]:
 
 def frame_of_rows(rows: Sequence[Mapping[str, Any]], table: str) -> pl.DataFrame:
     """Convert rows to a data frame, with null in place of NaN and infinity."""
-    names = dict.fromkeys(name for row in rows for name in row)
-    schema = {
-        name: kind for name in names if (kind := kind_of(table, name)) is not None
-    }
+    schema = _kinds(table, (name for row in rows for name in row))
     frame = pl.DataFrame(rows, schema=schema, strict=False)
-    finite = pl.when(pl.element().is_finite()).then(pl.element())
-    lists = [
-        pl.col(name).list.eval(finite) for name in ("paid", *LOSSES) if name in schema
-    ]
+
+    numbers, element = pl.col(pl.Float64), pl.element()
+    finite = pl.when(element.is_finite()).then(element)
+    lists = [name for name in ("paid", *LOSSES) if name in schema]
     return frame.with_columns(
-        pl.when(pl.col(pl.Float64).is_finite()).then(pl.col(pl.Float64)), *lists
+        pl.when(numbers.is_finite()).then(numbers),
+        *(pl.col(name).list.eval(finite) for name in lists),
     )
 
 
@@ -241,44 +283,49 @@ def read_table(
 ) -> pl.DataFrame:
     """Read one file of a table, by default with all columns that it contains.
 
-    Raise DataError if the file is damaged, is a link, has more than `most` rows, or has
-    another checksum than `sums` states for its path.
+    Parameters
+    ----------
+    path : pathlib.Path
+        The file.
+    table : str
+        "metrics" or "clients".
+    columns : collection of str, optional
+        The columns to read; a column that not every run records may be missing.
+    most : int, optional
+        The largest number of rows that is read.
+    sums : mapping of pathlib.Path to str, optional
+        The checksums of files, by path.
+
+    Returns
+    -------
+    polars.DataFrame
+        The columns with their types; what was not recorded is null.
+
+    Raises
+    ------
+    DataError
+        If the file is damaged, is a link, has more than `most` rows, or has another
+        checksum than `sums` states.
     """
     content = read_bytes(path, int(memory()))
     if sums and path in sums and checksum(content) != sums[path]:
-        raise DataError(f"{path}: is not what was written, its checksum differs")
+        raise changed(path)
     try:
         if most is not None:
             check_parquet(path, content, most)
-        there = [
-            name
-            for name in pl.read_parquet_schema(io.BytesIO(content))
-            if kind_of(table, name) is not None
-        ]
-        frame = pl.read_parquet(
-            io.BytesIO(content),
-            columns=[name for name in there if columns is None or name in columns],
-        )
-        absent = [
-            name for name in columns or TABLES[table] if name not in frame.columns
-        ]
-        if missing := [
-            name
-            for name in absent
-            if name in KEY or (table == "metrics" and name not in OPTIONAL)
-        ]:
+        there = pl.read_parquet_schema(io.BytesIO(content))
+        kinds = _kinds(table, columns or (*there, *TABLES[table]))
+        absent = [name for name in kinds if name not in there]
+        missing = [name for name in absent if _always_there(table, name)]
+        if missing:
             raise DataError(f"{path}: has no column {', '.join(missing)}")
-        kinds = {
-            name: kind_of(table, name) for name in columns or (*frame.columns, *absent)
-        }
+        present = [name for name in kinds if name in there]
+        frame = pl.read_parquet(io.BytesIO(content), columns=present)
         frame = frame.with_columns(pl.lit(None).alias(name) for name in absent)
-        frame = frame.select(
-            pl.col(name).cast(kind) for name, kind in kinds.items() if kind is not None
-        )
+        frame = frame.select(pl.col(name).cast(kind) for name, kind in kinds.items())
     except UNREADABLE as error:
-        raise DataError(
-            f"{path}: is damaged ({one_line(error, 200) or type(error).__name__})"
-        ) from None
+        why = one_line(error, 200) or type(error).__name__
+        raise DataError(f"{path}: is damaged ({why})") from None
     if frame.schema != kinds:  # a struct column can only be cast to another struct
         raise DataError(
             f"{path}: is damaged, it holds other things than names and numbers"
@@ -296,10 +343,10 @@ def whole_table(
     sums: Sums | None = None,
 ) -> pl.DataFrame:
     """Return all rows of a run, sorted by round, then by policy in the given order,
-    then by seed, as one process writes them.
+    then by seed.
 
     A value that was not measured is null. If a round was written twice, the later rows
-    are used.
+    are used. The bytes do not depend on the division into chunks and parts.
     """
     files = table_files(folder, table)
     try:
@@ -307,22 +354,16 @@ def whole_table(
     except DataError:
         if list(table_files(folder, table)) == list(files):
             raise
-        return whole_table(
-            folder, table, policies, most, sums
-        )  # the run has continued or finished in the meantime
+        # the run has continued or finished in the meantime
+        return whole_table(folder, table, policies, most, sums)
     frame = pl.concat([pl.DataFrame(schema=TABLES[table]), *frames], how="diagonal")
     frame = frame.unique(list(KEY), keep="last", maintain_order=True)
-    frame = frame.drop(
-        name
-        for name in (*LOSSES, *LOOKS)
-        if name in frame and frame[name].null_count() == frame.height
-    )
-    place = pl.col("policy").replace_strict(
-        {name: place for place, name in enumerate(policies)}, default=len(policies)
-    )
-    return frame.sort(
-        "t", place, "seed", maintain_order=True
-    ).rechunk()  # the same bytes for any division into parts
+    further = [name for name in (*LOSSES, *LOOKS) if name in frame]
+    rows = frame.height
+    frame = frame.drop(name for name in further if frame[name].null_count() == rows)
+    places = {name: place for place, name in enumerate(policies)}
+    place = pl.col("policy").replace_strict(places, default=len(policies))
+    return frame.sort("t", place, "seed", maintain_order=True).rechunk()
 
 
 # rows in memory, of finished and unfinished runs: after the first read only new rows
@@ -334,8 +375,20 @@ Run = tuple[str, int]
 
 
 class Rows:
-    """Values of all runs and rounds, (runs, rounds, columns); memory pages are
-    allocated only when rounds are stored.
+    """Values of all runs and rounds, (runs, rounds, columns).
+
+    Memory pages are allocated only when rounds are stored.
+
+    Parameters
+    ----------
+    rounds : int
+        The number of rounds of a run.
+    columns : int
+        The number of values in a row.
+    dtype : type
+        The type of the values.
+    most_bytes : float
+        The largest size of the values.
     """
 
     def __init__(
@@ -345,14 +398,16 @@ class Rows:
         dtype: type[np.generic],
         most_bytes: float = np.inf,
     ) -> None:
-        self.rounds, self.index, self._most = rounds, dict[Run, int](), most_bytes
-        self._values: NDArray[Any] = np.zeros((0, max(0, rounds), columns), dtype=dtype)
-        self._seen = np.zeros(self._values.shape[:2], dtype=bool)
-        self._reached = np.zeros(0, dtype=np.int64)
+        self.rounds, self._most = rounds, most_bytes
+        self.index: dict[Run, int] = {}
+        self._values: NDArray[Any] = np.zeros((0, max(0, rounds), columns), dtype)
+        self._seen = np.zeros(self._values.shape[:2], bool)
+        self._reached = np.zeros(0, np.int64)
         self.itemsize = self._values.itemsize
 
     @property
     def nbytes(self) -> int:
+        """The size of the values in bytes."""
         return self._values.nbytes + self._seen.nbytes
 
     def put(
@@ -362,63 +417,76 @@ class Rows:
         t: NDArray[np.int64],
         values: NDArray[Any],
     ) -> None:
-        """Store rows; `which` is the position in `runs` of each row's run. A later row
-        replaces an earlier one of its round.
+        """Store rows; a later row replaces an earlier one of its round.
+
+        Parameters
+        ----------
+        runs : sequence of (str, int)
+            The runs that have rows.
+        which : array
+            The position in `runs` of each row's run, (rows,).
+        t : array
+            The round of each row, (rows,).
+        values : array
+            The values, (rows, columns).
+
+        Raises
+        ------
+        DataError
+            If a round is not one of the run's, or if the values become too large.
         """
         if not t.size:
             return
-        if t.min() < 1 or t.max() > self.rounds:
-            raise DataError(
-                f"t = {t[(t < 1) | (t > self.rounds)][0]}: the run has rounds 1 to"
-                f" {self.rounds}"
-            )
-        places = np.array(
-            [self.index.setdefault(run, len(self.index)) for run in runs]
-        )[which]
-        values_before, seen_before = self._values, self._seen
-        if len(self.index) > len(values_before):
-            shape = (len(self.index), *values_before.shape[1:])
-            if np.prod(shape, dtype=np.float64) * self.itemsize > self._most:
-                raise DataError(
-                    f"{shape[0]} runs of {self.rounds} rounds: more than the page can"
-                    " hold in memory"
-                )
-            self._values, self._seen = (
-                np.zeros(shape, values_before.dtype),
-                np.zeros(shape[:2], dtype=bool),
-            )
-            self._values[: len(values_before)], self._seen[: len(seen_before)] = (
-                values_before,
-                seen_before,
-            )
+        beyond = t[(t < 1) | (t > self.rounds)]
+        if beyond.size:
+            raise DataError(f"t = {beyond[0]}: the run has rounds 1 to {self.rounds}")
+        for run in runs:
+            self.index.setdefault(run, len(self.index))
+        self._make_room()
+        places = np.array([self.index[run] for run in runs])[which]
         self._values[places, t - 1] = values
         self._seen[places, t - 1] = True
-        self._reached = np.where(
-            self._seen.all(axis=1), self.rounds, self._seen.argmin(axis=1)
-        )
+        first_gap = self._seen.argmin(axis=1)
+        self._reached = np.where(self._seen.all(axis=1), self.rounds, first_gap)
+
+    def _make_room(self) -> None:
+        """Allocate values for the runs that have none."""
+        before, shape = len(self._values), (len(self.index), *self._values.shape[1:])
+        if before == len(self.index):
+            return
+        if np.prod(shape, dtype=np.float64) * self.itemsize > self._most:
+            raise DataError(
+                f"{shape[0]} runs of {self.rounds} rounds: more than the page can"
+                " hold in memory"
+            )
+        values, seen = np.zeros(shape, self._values.dtype), np.zeros(shape[:2], bool)
+        values[:before], seen[:before] = self._values, self._seen
+        self._values, self._seen = values, seen
 
     def reached(self, runs: Sequence[Run]) -> NDArray[np.int64]:
-        """Return the last round of each of these runs up to which no row is missing,
-        (runs,).
-        """
-        places = np.array([self.index.get(run, -1) for run in runs], dtype=np.int64)
-        if not self.index or not places.size:
-            return np.zeros(places.size, dtype=np.int64)
-        return np.where(places < 0, 0, self._reached[places])
+        """Return the last round of each run up to which no row is missing, (runs,)."""
+        known = [run in self.index for run in runs]
+        reached = np.zeros(len(runs), np.int64)
+        reached[known] = self._reached[
+            [self.index[run] for run in compress(runs, known)]
+        ]
+        return reached
 
     def check_whole(self, runs: Sequence[Run], table: str) -> None:
         """Raise DataError if a run lacks a round but has a later one."""
-        for (policy, seed), place in (
-            (run, self.index[run]) for run in runs if run in self.index
-        ):
-            if np.count_nonzero(self._seen[place]) > self._reached[place]:
-                rounds = np.flatnonzero(self._seen[place]) + 1
+        for policy, seed in runs:
+            place = self.index.get((policy, seed))
+            if place is None:
+                continue
+            rounds = np.flatnonzero(self._seen[place]) + 1
+            if rounds.size > self._reached[place]:
                 missing = f"rounds are missing, {rounds.size} of 1 to {rounds[-1]}"
                 raise DataError(f"{table} of policy {policy}, seed {seed}: {missing}")
 
     def of(self, runs: Sequence[Run], rounds: int) -> NDArray[Any]:
-        """Return the values of stored runs, (runs, rounds, columns), a view if the runs
-        are adjacent; do not write to them.
+        """Return the values of stored runs, (runs, rounds, columns).
+
+        They are a view if the runs are adjacent, so do not write to them.
         """
         places = [self.index[run] for run in runs]
         if places and places == list(range(places[0], places[0] + len(places))):
@@ -427,11 +495,24 @@ class Rows:
 
 
 class Follower:
-    """Follows columns of the metrics of a run, or one column of its clients table with
-    `clients` numbers per row.
+    """Follows columns of the metrics of a run, or one column of its clients table.
 
-    `read_new` reads new rows. All rows may take `most_bytes` of memory, and one file
-    may have `most` rows (None: no limit).
+    Parameters
+    ----------
+    folder : pathlib.Path
+        The run folder.
+    table : str
+        "metrics" or "clients".
+    rounds : int
+        The number of rounds of the run.
+    columns : sequence of str
+        The columns; of the clients table, one.
+    clients : int
+        The number of clients if the table is "clients", else 0.
+    most_bytes : float
+        The most memory that all rows may take.
+    most : int, optional
+        The most rows that one file may have.
     """
 
     def __init__(
@@ -444,24 +525,38 @@ class Follower:
         most_bytes: float = np.inf,
         most: int | None = None,
     ) -> None:
-        self.folder, self.table, self.columns, self.clients = (
-            folder,
-            table,
-            tuple(columns),
-            clients,
-        )
+        self.folder, self.table, self.columns = folder, table, tuple(columns)
+        self.clients = clients
         self._rounds, self._most_bytes, self._most = rounds, most_bytes, most
         self._start_over()
 
     def _start_over(self) -> None:
-        kind = np.int32 if self.columns in (("admitted",), ("held",)) else np.float64
+        counts = self.columns in (("admitted",), ("held",))
         self.rows = Rows(
-            self._rounds, self.clients or len(self.columns), kind, self._most_bytes
+            self._rounds,
+            self._width,
+            np.int32 if counts else np.float64,
+            self._most_bytes,
         )
         self.files: dict[Path, Mark] = {}
 
+    @property
+    def _width(self) -> int:
+        return self.clients or len(self.columns)
+
     def read_new(self) -> Rows:
-        """Read the files that are new and return all rows."""
+        """Read the files that are new, and return all rows.
+
+        Returns
+        -------
+        Rows
+            The rows of all files.
+
+        Raises
+        ------
+        DataError
+            If a file is damaged or the rows are too large.
+        """
         found = table_files(self.folder, self.table)
         try:
             self._follow(found)
@@ -476,20 +571,15 @@ class Follower:
     def _follow(self, found: Mapping[Path, Mark]) -> None:
         if any(found.get(path) != mark for path, mark in self.files.items()):
             self._start_over()
+        needed = (self._most or 0) * self._width * self.rows.itemsize
         for path in [path for path in found if path not in self.files]:
-            needed = (
-                (self._most or 0)
-                * (self.clients or len(self.columns))
-                * self.rows.itemsize
-            )
             if needed > self._most_bytes:
                 raise DataError(
                     f"{path}: {needed / 2**20:,.0f} MiB of rows are more than the page"
                     " can hold in memory"
                 )
-            self.put(
-                path, read_table(path, self.table, (*KEY, *self.columns), self._most)
-            )
+            names = (*KEY, *self.columns)
+            self.put(path, read_table(path, self.table, names, self._most))
             self.files[path] = found[path]
 
     def put(self, path: Path, frame: pl.DataFrame) -> None:
@@ -497,27 +587,13 @@ class Follower:
         if self.clients:
             frame, values = self._by_client(path, frame)
         else:
+            # the methods of the frame take longer for this than the read itself
             values = np.empty((frame.height, len(self.columns)))
-            for place, name in enumerate(
-                self.columns
-            ):  # the methods of the frame take longer for this than the read itself
+            for place, name in enumerate(self.columns):
                 values[:, place] = frame[name].cast(pl.Float64).to_numpy()
         if (np.abs(values) > BEYOND).any():
             raise DataError(f"{path}: is damaged, it holds a number beyond {BEYOND:g}")
-        names, seeds = (
-            frame["policy"].cast(pl.Categorical).to_physical().to_numpy(),
-            frame["seed"].to_numpy(),
-        )
-        least, span = (
-            int(seeds.min(initial=0)),
-            int(np.ptp(seeds)) + 1 if seeds.size else 1,
-        )
-        _, first, which = np.unique(
-            names * np.int64(span) + (seeds - least),
-            return_index=True,
-            return_inverse=True,
-        )
-        runs = [(frame["policy"][place], int(seeds[place])) for place in first.tolist()]
+        runs, which = _runs_in(frame)
         try:
             self.rows.put(runs, which, frame["t"].to_numpy(), values)
         except DataError as error:
@@ -533,18 +609,30 @@ class Follower:
         if name != "held" or frame[name].null_count() == frame.height:
             frame = frame.filter(pl.col(name).is_not_null())
         values, lengths = frame[name].explode(), frame[name].list.len()
-        lacking = 0 if name in LOSSES else values.null_count()
-        if frame.height and (
-            lacking or not lengths.min() == lengths.max() == self.clients
-        ):
+        lacking = values.null_count() if name not in LOSSES else 0
+        if lacking or not (lengths == self.clients).all():
             raise DataError(
                 f"{path}: {name} does not hold one number for each of the"
                 f" {self.clients} clients"
             )
-        if frame.height and (values.min() or 0) < 0:  # type: ignore[operator]
+        if (values < 0).any():
             raise DataError(f"{path}: {name} is less than nothing for some client")
         kind = pl.Float64() if self.rows.itemsize == 8 else pl.Int32()
         return frame, values.cast(kind).to_numpy().reshape(-1, self.clients)
+
+
+def _runs_in(frame: pl.DataFrame) -> tuple[list[Run], NDArray[Any]]:
+    """Return the runs of the rows of a frame, and the position of each row's run."""
+    names = frame["policy"].cast(pl.Categorical).to_physical().to_numpy()
+    seeds = frame["seed"].to_numpy()
+    least, span = 0, 1
+    if seeds.size:
+        least, span = int(seeds.min()), int(np.ptp(seeds)) + 1
+    number = names * np.int64(span) + (seeds - least)
+    _, first, which = np.unique(number, return_index=True, return_inverse=True)
+    policies = frame["policy"]
+    runs = [(policies[place], int(seeds[place])) for place in first.tolist()]
+    return runs, which
 
 
 # folders of runs: sweep.json lists the run folders of the points of a sweep
@@ -557,25 +645,39 @@ BETWEEN = "~"
 
 
 def points_of(folder: Path) -> list[Path]:
-    """Return the run folders of all points of a sweep, or the folder itself if it is
-    not a sweep.
+    """Return the run folders of a sweep's points, or the folder if it is no sweep.
+
+    Parameters
+    ----------
+    folder : pathlib.Path
+        The folder of a sweep or of a run.
+
+    Returns
+    -------
+    list of pathlib.Path
+        The run folders, which lie in `folder`.
+
+    Raises
+    ------
+    DataError
+        If the list of the points is damaged, or a point is a link.
     """
     if not (folder / SWEEP).exists():
         return [folder]
     names: Any = read_object(folder / SWEEP).get("points")
-    fine = (
-        isinstance(names, list)
-        and len(names) <= POINTS
-        and all(isinstance(name, str) for name in names)
-    )
-    if not fine or any(
-        name in ("", ".", "..") or "\0" in name or Path(name).name != name
-        for name in names
-    ):
+    listed = isinstance(names, list) and len(names) <= POINTS
+    if not listed or not all(map(_is_name, names)):
         raise DataError(f"{folder / SWEEP}: is damaged")
     points = [folder / name for name in names]
     check_no_link(*points)
     return points
+
+
+def _is_name(name: object) -> bool:
+    """Return whether this is the name of a file within a folder."""
+    if not isinstance(name, str) or name in ("", ".", "..") or "\0" in name:
+        return False
+    return Path(name).name == name
 
 
 def folder_name(label: str) -> str:
@@ -592,9 +694,8 @@ def sweep_text(folder: Path, points: Sequence[Path]) -> bytes:
     sweep may be run a few points at a time.
     """
     before = points_of(folder) if (folder / SWEEP).exists() else []
-    return json.dumps(
-        {"points": list(dict.fromkeys(point.name for point in (*before, *points)))}
-    ).encode()
+    names = dict.fromkeys(point.name for point in (*before, *points))
+    return json.dumps({"points": list(names)}).encode()
 
 
 class FoundRun(NamedTuple):
@@ -614,24 +715,28 @@ def find_runs(folder: Path) -> Iterator[FoundRun]:
     if (mark := mark_of(folder / STATE)) is not None:
         yield FoundRun(folder.resolve().name, None, folder, mark)
         return
-    for path in _folders_in(folder):
+    for path in folders_in(folder):
         if (mark := mark_of(path / STATE)) is not None:
             yield FoundRun(path.name, None, path, mark)
         elif mark_of(path / SWEEP) is not None:
-            for point in _folders_in(path):
-                if (mark := mark_of(point / STATE)) is not None:
-                    yield FoundRun(
-                        f"{path.name}{BETWEEN}{point.name}", path.name, point, mark
-                    )
+            yield from _points_in(path)
 
 
-def _folders_in(folder: Path) -> list[Path]:
+def _points_in(sweep: Path) -> Iterator[FoundRun]:
+    """Yield the points of a sweep that have begun."""
+    for point in folders_in(sweep):
+        if (mark := mark_of(point / STATE)) is not None:
+            name = f"{sweep.name}{BETWEEN}{point.name}"
+            yield FoundRun(name, sweep.name, point, mark)
+
+
+def folders_in(folder: Path) -> list[Path]:
+    """Return the folders in a folder, sorted by name, without links."""
     try:
         with os.scandir(folder) as entries:
-            return sorted(
-                Path(each.path)
-                for each in entries
-                if each.is_dir(follow_symlinks=False)
-            )
+            found = [
+                each.path for each in entries if each.is_dir(follow_symlinks=False)
+            ]
     except OSError:
         return []
+    return sorted(map(Path, found))

@@ -14,7 +14,6 @@ for the round.
 
 from collections.abc import Iterator, Mapping
 from contextlib import nullcontext
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
 from headgate.control.scores import Scores
-from headgate.control.types import Floats, Ints, Ledger, Orders, Report
+from headgate.control.types import Floats, Ints, Ledger, Report, SampleView
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset, hold_out
@@ -34,6 +33,7 @@ from headgate.learning.drift import (
     sets_to_judge_by,
 )
 from headgate.learning.local import moves
+from headgate.learning.models import Logistic
 from headgate.learning.purchases import (
     ChoosingSource,
     PurchaseSource,
@@ -45,15 +45,16 @@ from headgate.learning.purchases import (
 )
 from headgate.learning.server import aggregation_weights, draw_cohort
 from headgate.learning.streams import Stream
+from headgate.records.rows import FEW, PlayedRound
 from headgate.simulation.executors.gram import one_thread
-from headgate.simulation.learner import Models, RoundSamples, learner_of
+from headgate.simulation.learner import Learner, Models, RoundSamples
 from headgate.simulation.rounds import (
-    FEW,
+    Listening,
     Prepared,
+    PriceBlocks,
+    Purchases,
+    Recording,
     Round,
-    client_rows,
-    heard_losses,
-    metric_rows,
 )
 
 MOST_WITHOUT_COHORT = 10_000
@@ -62,6 +63,21 @@ PRICES = 1 << 22
 """the number of prices kept at once, which suffices for all rounds unless many clients
 have prices of their own
 """
+
+
+def _seen(source: StreamSource, known: PurchaseTable | None) -> SampleView:
+    """Return what retention rules may know of the samples of a policy's clients."""
+
+    def labels(seeds: Ints, clients: Ints, positions: Ints) -> Ints:
+        return source.labels[source.find(known, seeds, clients, positions).rows]
+
+    def scores(
+        seeds: Ints, clients: Ints, positions: Ints, asked: tuple[str, ...]
+    ) -> Scores:
+        rows = source.find(known, seeds, clients, positions).rows
+        return source.score(asked, seeds, rows)
+
+    return SampleView(labels, scores)
 
 
 def streams_of(
@@ -85,8 +101,66 @@ def streams_of(
         yield world.stream(stream, experiment.rounds)
 
 
+def learner_of(
+    experiment: Experiment, dataset: Dataset, device: str, executor: str
+) -> Learner:
+    """Return a numpy learner for logistic regression on the CPU if `gram` supports the
+    settings, else a torch learner.
+    """
+    linear = (
+        type(experiment.model) is Logistic and experiment.training.dtype != "bfloat16"
+    )
+    fits = executor == "gram" or (
+        executor == "auto" and experiment.local.batch_size is None
+    )
+    if linear and device == "cpu" and fits:
+        from headgate.simulation.linear import LinearLearner
+
+        return LinearLearner(experiment, dataset)
+    try:
+        from headgate.simulation.nets import NetLearner
+    except ModuleNotFoundError as error:
+        raise SettingError(
+            f"this needs {error.name}: pip install 'headgate[sim]'"
+        ) from None
+    return NetLearner(experiment, dataset, device, executor)
+
+
+def _check_sizes(experiment: Experiment, dataset: Dataset) -> None:
+    """Raise SettingError if there are too many clients or images are shifted too
+    far.
+    """
+    clients, training = experiment.system.clients, experiment.training
+    if training.cohort is None and clients > MOST_WITHOUT_COHORT:
+        raise SettingError(
+            f"system.clients = {clients}: at most {MOST_WITHOUT_COHORT} can all train"
+            " in every round; set training.cohort, the number of clients drawn to train"
+            " in a round, as in training.cohort = 1000"
+        )
+    _, height, width = dataset.shape
+    if not 0 <= training.shift < min(height, width):
+        raise SettingError(
+            f"training.shift = {training.shift}: must be pixels from 0 on, fewer than"
+            f" the image has, {height} x {width}"
+        )
+
+
 class Simulation:
-    """The state of all runs after round t; `step` simulates the next round."""
+    """The state of all runs after round t; `step` simulates the next round.
+
+    The runs of the first policy come first.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        What is simulated.
+    dataset : Dataset
+        The data, with the images that are held out for validation.
+    device : str
+        `cpu` or `cuda`.
+    executor : str
+        The name of the executor, or `auto`.
+    """
 
     def __init__(
         self,
@@ -96,105 +170,61 @@ class Simulation:
         executor: str = "auto",
     ) -> None:
         self.experiment = experiment
-        dataset = hold_out(dataset, experiment.data.validation)
-        given, training, system = experiment, experiment.training, experiment.system
-        self.names, self.seeds = list(given.policies), given.seeds
+        self.names, self.seeds = list(experiment.policies), experiment.seeds
         self.run_seeds = [int(seed) for _ in self.names for seed in self.seeds]
-        if training.cohort is None and system.clients > MOST_WITHOUT_COHORT:
-            raise SettingError(
-                f"system.clients = {system.clients}: at most {MOST_WITHOUT_COHORT} can"
-                " all train in every round; set training.cohort, the number of clients"
-                " drawn to train in a round, as in training.cohort = 1000"
-            )
-        _, height, width = dataset.shape
-        if not 0 <= training.shift < min(height, width):
-            fewer = (
-                f"must be pixels from 0 on, fewer than the image has, {height} x"
-                f" {width}"
-            )
-            raise SettingError(f"training.shift = {training.shift}: {fewer}")
-        held = dataset, self.seeds, system.clients
-        self.world = (
-            World(*held)
-            if given.data.changes is None
-            else DriftingData(given.data, *held)
-        )
-        self.learner = learner_of(given, self.world.dataset, device, executor)
-        self.streams = list(streams_of(given, dataset, self.seeds, self.world))
+        dataset = hold_out(dataset, experiment.data.validation)
+        _check_sizes(experiment, dataset)
+        clients = experiment.system.clients
+        if experiment.data.changes is None:
+            self.world = World(dataset, self.seeds, clients)
+        else:
+            self.world = DriftingData(experiment.data, dataset, self.seeds, clients)
+        self.learner = learner_of(experiment, self.world.dataset, device, executor)
+        self.streams = list(streams_of(experiment, dataset, self.seeds, self.world))
         self.sources = {name: self._source(name) for name in self.names}
-        self._known: PurchaseTable | None = None
         self.controllers = {name: self._controller(name) for name in self.names}
-        rules = {
-            name: controller.buffers.rule
-            for name, controller in self.controllers.items()
-        }
-        buying = {
-            name: policy.selection
-            for name, policy in given.policies.items()
-            if given.data.chooses(policy.selection)
-        }
-        for name, rule in (*rules.items(), *buying.items()):
-            if rule is not None and rule.scores:
-                self.learner.check_scores(
-                    rule.scores, f"{type(rule).__name__} (policies.{name})"
-                )
-        self.looking = any(source.looks for source in self.sources.values())
-        """whether the clients of any policy look at samples before they buy"""
+        self.needs_scores = self._uses_scores()
+        """whether clients look before they buy, or a retention rule uses the model's
+        scores of samples
+        """
+        self.listening = Listening(experiment)
+        self.overlap = not (
+            device == "cpu" or self.listening.policies or self.needs_scores
+        )
+        """whether the host prepares the next round while the device computes this one
+        """
+        self.recording = Recording(experiment, self.world, self.sources)
+        self.prices = PriceBlocks(experiment, PRICES)
+
+        # the state
         self.t = 0
         self.ledgers: Mapping[str, Ledger] = {
             name: each.open() for name, each in self.controllers.items()
         }
+        self.purchases: Purchases = {
+            name: source.open() for name, source in self.sources.items()
+        }
         theta = self.learner.start(self.run_seeds)
-        self.models = Models(theta, theta, given.server.start(theta))
-        self.uses = UseCounts(
-            len(self.run_seeds), max(stream.samples for stream in self.streams)
-        )
-        self.diverged = np.zeros(len(self.run_seeds), dtype=np.int64)
+        self.models = Models(theta, theta, experiment.server.start(theta))
+        runs, samples = len(theta), max(stream.samples for stream in self.streams)
+        self.uses = UseCounts(runs, samples)
+        self.diverged = np.zeros(runs, dtype=np.int64)
         """the round in which each run's model became infinite or NaN, 0 if it has not,
         (R,)
         """
-        self.accuracy = np.full(len(self.run_seeds), np.nan)
+        self.accuracy = np.full(runs, np.nan)
         """the test accuracy of each run at its last evaluation, (R,)"""
         self.chance = 1.0 / len(dataset.classes)
-        last = given.prices.path(
-            self.seeds, given.rounds, given.rounds + 1
-        )  # raises an error if the prices end too early
-        self._block = max(1, PRICES // last.size)
-        self._first, self.prices = 1, last[:0]
-        """the prices of a block of rounds from round `_first` on, (T, S), or (T, S, M)
-        if clients have prices of their own
-        """
-        self._price(1)
-        self.listening = [name for name in self.names if given.policies[name].hears]
-        asked = [bool(training.losses) or name in self.listening for name in self.names]
-        self.heard = np.flatnonzero(np.repeat(asked, len(self.seeds)))
-        """the numbers of the runs for which the losses of samples are computed"""
-        self.needs_scores = self.looking or any(rule.scores for rule in rules.values())
-        """whether clients look before they buy, or a retention rule uses the model's
-        scores of samples
-        """
-        self.overlap = device != "cpu" and not self.listening and not self.needs_scores
-        """whether the host prepares the next round while the device computes this one
-        """
         self._ahead: Prepared | None = None
-        self.purchases: Mapping[str, PurchaseTable | None] = {
-            name: source.open() for name, source in self.sources.items()
-        }
 
     def _controller(self, name: str) -> Controller:
-        policy, source = self.experiment.policies[name], self.sources[name]
+        policy = self.experiment.policies[name]
         return Controller(
             self.experiment.system,
             policy,
             len(self.seeds),
             self.seeds,
-            lambda seeds, clients, at: source.labels[
-                source.find(self._known, seeds, clients, at).rows
-            ],
-            lambda seeds, clients, at, asked: source.score(
-                asked, seeds, source.find(self._known, seeds, clients, at).rows
-            ),
-            self.experiment.data.price_of_looks(policy.selection),
+            looks=self.experiment.data.price_of_looks(policy.selection),
         )
 
     def _source(self, name: str) -> StreamSource:
@@ -202,192 +232,193 @@ class Simulation:
         of samples only if this is necessary.
         """
         data, first = self.experiment.data, self.names.index(name) * len(self.seeds)
-        ends = (
-            np.stack([stream.lengths for stream in self.streams])
-            if data.stream.ends
-            else None
-        )
+        ends = None
+        if data.stream.ends:
+            ends = np.stack([stream.lengths for stream in self.streams])
 
         def score(asked: tuple[str, ...], seeds: Ints, rows: Ints) -> Scores:
             return self.learner.scores(self.models, asked, seeds + first, rows)
 
-        shared = (
-            self.streams,
-            ends,
-            self.learner.dataset.train_labels,
-            score,
-            self.experiment.system.clients,
-        )
+        labels = self.learner.dataset.train_labels
+        shared = (self.streams, ends, labels, score, self.experiment.system.clients)
         rule = self.experiment.policies[name].selection
         if rule is not None and data.chooses(rule):
             return ChoosingSource(*shared, self.world, data, rule, self.seeds)
-        in_order = data.changes is None and not data.late and not data.stream.passing
-        return (
-            StreamSource(*shared)
-            if in_order
-            else PurchaseSource(*shared, self.world, data)
-        )
+        if data.changes is None and not data.late and not data.stream.passing:
+            return StreamSource(*shared)
+        return PurchaseSource(*shared, self.world, data)
+
+    def _uses_scores(self) -> bool:
+        """Return whether the model's scores of samples are used before a round; raise
+        SettingError if this model cannot compute them.
+        """
+        policies, data = self.experiment.policies, self.experiment.data
+        kept_by = {name: each.buffers.rule for name, each in self.controllers.items()}
+        rules: list[tuple[str, Any]] = list(kept_by.items())
+        rules += [
+            (name, policy.selection)
+            for name, policy in policies.items()
+            if data.chooses(policy.selection)
+        ]
+        for name, rule in rules:
+            if rule is not None and rule.scores:
+                whose = f"{type(rule).__name__} (policies.{name})"
+                self.learner.check_scores(rule.scores, whose)
+        looks = any(source.looks for source in self.sources.values())
+        return looks or any(rule.scores for rule in kept_by.values())
 
     # one round
 
     def step(self) -> Round:
         """Simulate round t + 1: decide, admit, train, average, evaluate."""
-        now, self._ahead = self._ahead, None
-        if now is None or now.before is not self.ledgers:
-            with (
-                one_thread() if self.needs_scores else nullcontext()
-            ):  # rules multiply; bits must not depend on threads
-                now = self._prepare(self.t + 1, self.ledgers, self.purchases)
-        batch = now.batch._replace(
-            weights=np.where(self.diverged[:, None] > 0, 0.0, now.batch.weights)
-        )
+        now = self._next()
+        broken_before = self.diverged[:, None] > 0
+        weights = np.where(broken_before, 0.0, now.batch.weights)
+        batch = now.batch._replace(weights=weights)
         shares = self.world.shares(now.t, self.experiment.system.weight)
-        evaluated = (
-            now.t % self.experiment.training.evaluate_every == 0
-            or now.t == self.experiment.rounds
-        )
-        sets = (
-            sets_to_judge_by(shares, bool(self.experiment.data.validation))
-            if evaluated
-            else []
-        )
-        asked = (
-            self.learner.losses(self.models, batch, self.heard)
-            if self.heard.size
-            else None
-        )
+        sets = self._sets_to_judge_by(now.t, shares)
+
+        asked = self.listening.ask(self.learner, self.models, batch)
         models, results = self.learner.launch(
             now.t, self.models, batch, self.run_seeds, sets
         )
-        ahead = self._look_ahead(now) if self.overlap else None
+        ahead = self._look_ahead(now)
         self.uses.use(now.runs, now.samples)
-        broken, train_loss, *scores = self.learner.read(
-            results
-        )  # waits for the device, once
+        # waits for the device, once
+        broken, train_loss, *scores = self.learner.read(results)
+
         found = judgement(sets, scores, np.tile(shares, (len(self.names), 1)))
-        self.diverged = np.where(
-            (self.diverged == 0) & (broken > 0), now.t, self.diverged
-        )
+        breaks = (self.diverged == 0) & (broken > 0)
+        self.diverged = np.where(breaks, now.t, self.diverged)
         for values in (train_loss, *found):
             values[self.diverged > 0] = np.nan
-        if evaluated:
+        if sets:
             self.accuracy = found.accuracy
-        losses = heard_losses(self, now, asked) if self.heard.size else {}
-        heard_by = {
-            name: replace(
-                now.after[name], losses=self.controllers[name].kept(losses[name])
-            )
-            for name in self.listening
-        }
+        losses = self.listening.answers(self.learner, asked, now)
         self.t, self.models, self._ahead = now.t, models, ahead
-        self.ledgers = {**now.after, **heard_by} if heard_by else now.after
+        self.ledgers = self.listening.told(now.after, losses, self.controllers)
         self.purchases = now.purchases
         return Round(
             now.t,
-            metric_rows(self, now, train_loss, found),
-            client_rows(self, now, losses),
+            self.recording.metrics(now, self.uses, train_loss, found),
+            self.recording.clients(now, losses),
         )
 
+    def _next(self) -> Prepared:
+        """Return the next round, prepared ahead or now."""
+        ahead, self._ahead = self._ahead, None
+        if ahead is not None and ahead.before is self.ledgers:
+            return ahead
+        # rules multiply; bits must not depend on threads
+        with one_thread() if self.needs_scores else nullcontext():
+            return self._prepare(self.t + 1, self.ledgers, self.purchases)
+
+    def _sets_to_judge_by(self, t: int, shares: Floats) -> list[int]:
+        """Return the sets on which the models are evaluated in round t, none in most
+        rounds if `training.evaluate_every` is large.
+        """
+        given = self.experiment
+        if t % given.training.evaluate_every != 0 and t != given.rounds:
+            return []
+        return sets_to_judge_by(shares, bool(given.data.validation))
+
     def _prepare(
-        self,
-        t: int,
-        before: Mapping[str, Ledger],
-        known: Mapping[str, PurchaseTable | None],
+        self, t: int, before: Mapping[str, Ledger], known: Purchases
     ) -> Prepared:
         """Do the part of round t that does not depend on the models after it, without
         changing the results of this round.
         """
-        price, orders = self._price(t), dict[str, Orders]()
-        system, training = self.experiment.system, self.experiment.training
-        numbers = np.broadcast_to(
-            np.arange(system.clients), (len(self.seeds), system.clients)
-        )
-        """the clients that train, for each seed, (S, clients that train)"""
-        if training.cohort is not None:
-            numbers = np.stack(
-                [
-                    draw_cohort(int(seed), t, system.clients, training.cohort)
-                    for seed in self.seeds
-                ]
-            )
-        after, bought = dict[str, Ledger](), dict[str, PurchaseTable | None]()
+        price, numbers = self.prices.at(t), self._clients_that_train(t)
+        played = list[PlayedRound]()
+        bought = dict[str, PurchaseTable | None]()
         held: list[tuple[StreamSource, PurchaseTable | None, TrainingSamples]] = []
-        for name, controller in self.controllers.items():
-            source, ledger = self.sources[name], before[name]
-            orders[name] = controller.decide(
-                ledger, price + controller.looks if controller.looks else price
-            )
-            admitted = source.available(known[name], ledger, orders[name].admitted)
-            self._known = source.after_purchase(t, known[name], ledger, admitted)
-            after[name] = controller.post(
-                ledger, orders[name], None if source.ends is None else Report(admitted)
-            )
-            bought[name] = source.after_round(self._known, after[name])
-            held.append(
-                (
-                    source,
-                    bought[name],
-                    source.trainable(t, bought[name], ledger, after[name], numbers),
-                )
-            )
+        for name, source in self.sources.items():
+            now, table = self._admit(t, name, price, before[name], known[name])
+            samples = source.trainable(t, table, now.before, now.after, numbers)
+            played.append(now)
+            bought[name] = table
+            held.append((source, table, samples))
+
         clients = np.tile(numbers, (len(self.names), 1))
         owner = np.concatenate(
             [own.owner + number * numbers.size for number, (*_, own) in enumerate(held)]
         )
-        new = np.concatenate([own.new for *_, own in held])
-        samples, rows = find_all(held)
-        sizes = np.bincount(owner, minlength=clients.size)
-        weights = aggregation_weights(
-            training.aggregation, system.weight[clients], sizes.reshape(clients.shape)
-        )
+        samples_of_all, rows = find_all(held)
         runs = owner // clients.shape[1]
-        moved = (
-            moves(training.shift, np.array(self.run_seeds)[runs], t, samples)
-            if training.shift
-            else None
-        )
-        offsets = np.concatenate([[0], np.cumsum(sizes)])
-        batch = RoundSamples(
-            rows,
-            moved,
-            offsets,
-            weights,
-            new if self.experiment.objective.by_age else None,
-        )
         return Prepared(
-            t,
-            price,
-            before,
-            orders,
-            after,
-            batch,
-            clients,
-            runs,
-            samples,
-            new,
-            known,
-            bought,
+            t=t,
+            before=before,
+            after={now.policy: now.after for now in played},
+            played=played,
+            batch=self._batch(t, clients, owner, samples_of_all, rows),
+            clients=clients,
+            runs=runs,
+            samples=samples_of_all,
+            new=np.concatenate([own.new for *_, own in held]),
+            known=known,
+            purchases=bought,
         )
 
-    def _price(self, t: int) -> Floats:
-        if not 0 <= t - self._first < len(self.prices):
-            path = self.experiment.prices.path(
-                self.seeds, t, min(t + self._block, self.experiment.rounds + 1)
-            )
-            self._first, self.prices = t, np.ascontiguousarray(np.moveaxis(path, 1, 0))
-        price: Floats = self.prices[t - self._first]
-        return price
+    def _clients_that_train(self, t: int) -> Ints:
+        """Return the numbers of the clients that train, for each seed, (S, clients)."""
+        clients, cohort = (
+            self.experiment.system.clients,
+            self.experiment.training.cohort,
+        )
+        if cohort is None:
+            return np.broadcast_to(np.arange(clients), (len(self.seeds), clients))
+        drawn = [draw_cohort(int(seed), t, clients, cohort) for seed in self.seeds]
+        return np.stack(drawn)
+
+    def _admit(
+        self,
+        t: int,
+        name: str,
+        price: Floats,
+        before: Ledger,
+        known: PurchaseTable | None,
+    ) -> tuple[PlayedRound, PurchaseTable | None]:
+        """Decide round t of a policy, and let its clients admit; return also the origin
+        of the samples that they then hold.
+        """
+        controller, source = self.controllers[name], self.sources[name]
+        if controller.looks:
+            price = price + controller.looks
+        orders = controller.decide(before, price)
+        admitted = source.available(known, before, orders.admitted)
+        report = None if source.ends is None else Report(admitted)
+        purchases = source.after_purchase(t, known, before, admitted)
+        after = controller.post(before, orders, report, _seen(source, purchases))
+        seeds = self.run_seeds[: len(self.seeds)]
+        now = PlayedRound(name, seeds, orders, before, after)
+        return now, source.after_round(purchases, after)
+
+    def _batch(
+        self, t: int, clients: Ints, owner: Ints, samples: Ints, rows: Ints
+    ) -> RoundSamples:
+        """Return the samples of all clients (R, clients that train); `owner` is the
+        place of the client of each sample among these.
+        """
+        training, weight = self.experiment.training, self.experiment.system.weight
+        sizes = np.bincount(owner, minlength=clients.size)
+        offsets = np.concatenate([[0], np.cumsum(sizes)])
+        weights = aggregation_weights(
+            training.aggregation, weight[clients], sizes.reshape(clients.shape)
+        )
+        moved = None
+        if training.shift:
+            seeds = np.array(self.run_seeds)[owner // clients.shape[1]]
+            moved = moves(training.shift, seeds, t, samples)
+        return RoundSamples(rows, moved, offsets, weights)
 
     def _look_ahead(self, now: Prepared) -> Prepared | None:
-        """Prepare the next round; return None after the last one or on an error, which
-        is raised when the round begins.
+        """Prepare the next round while the device computes; return None after the last
+        one or on an error, which is raised when the round begins.
         """
+        if not self.overlap or now.t == self.experiment.rounds:
+            return None
         try:
-            return (
-                self._prepare(now.t + 1, now.after, now.purchases)
-                if now.t < self.experiment.rounds
-                else None
-            )
+            return self._prepare(now.t + 1, now.after, now.purchases)
         except Exception:
             return None
 
@@ -408,18 +439,18 @@ class Simulation:
     def tensors(self) -> dict[str, NDArray[Any]]:
         """Return the arrays that `restore` needs in addition to the ledgers."""
         used, uses = self.uses.table()
-        own: dict[str, NDArray[Any]] = {
+        tensors = {
+            **self.learner.tensors(self.models),
             "used": used,
             "uses": uses,
             "diverged": self.diverged,
             "accuracy": self.accuracy,
         }
         for n, table in enumerate(self.purchases.values()):
-            own |= {
-                f"purchases.{n}.{name}": array
-                for name, array in ({} if table is None else table.tensors()).items()
-            }
-        return {**self.learner.tensors(self.models), **own}
+            if table is not None:
+                for name, array in table.tensors().items():
+                    tensors[f"purchases.{n}.{name}"] = array
+        return tensors
 
     def restore(
         self, t: int, tensors: Mapping[str, NDArray[Any]], ledgers: Mapping[str, Ledger]

@@ -12,10 +12,8 @@ from numpy.typing import NDArray
 
 from headgate.control.scores import Scores, scores_of
 from headgate.control.types import Floats, Ints
-from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset
-from headgate.learning.models import Logistic
 from headgate.learning.server import State, newest_share
 from headgate.simulation.executors.executor import Array, Executor, RaggedBatch
 
@@ -51,10 +49,6 @@ class RoundSamples(NamedTuple):
     """
     weights: Floats
     """the weights of the clients' updates, (R, clients that train)"""
-    new: NDArray[np.bool_] | None = None
-    """whether each sample arrived in this round, (samples,); None if the objective does
-    not use it
-    """
 
     def part(self, own: slice) -> "RoundSamples":
         """Return a slice of the samples as a batch of one run with one client."""
@@ -250,28 +244,3 @@ class Learner(ABC):
     @abstractmethod
     def _between(self, old: Array, new: Array, share: float) -> Array:
         """Return old + share·(new − old)."""
-
-
-def learner_of(
-    experiment: Experiment, dataset: Dataset, device: str, executor: str
-) -> Learner:
-    """Return a numpy learner for logistic regression on the CPU if `gram` supports the
-    settings, else a torch learner.
-    """
-    linear = (
-        type(experiment.model) is Logistic and experiment.training.dtype != "bfloat16"
-    )
-    fits = executor == "gram" or (
-        executor == "auto" and experiment.local.batch_size is None
-    )
-    if linear and device == "cpu" and fits:
-        from headgate.simulation.linear import LinearLearner
-
-        return LinearLearner(experiment, dataset)
-    try:
-        from headgate.simulation.nets import NetLearner
-    except ModuleNotFoundError as error:
-        raise SettingError(
-            f"this needs {error.name}: pip install 'headgate[sim]'"
-        ) from None
-    return NetLearner(experiment, dataset, device, executor)

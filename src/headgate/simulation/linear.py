@@ -221,14 +221,8 @@ class LinearLearner(Learner):
         images = self.dataset.train_images[batch.rows]
         if batch.moves is not None:
             images = shifted(images, batch.moves, self.experiment.training.shift)
-        factors = (
-            None
-            if batch.new is None
-            else self._put(self.training.objective.factors(batch.new, batch.offsets))
-        )
-        return RaggedBatch(
-            images, self.dataset.train_labels[batch.rows], batch.offsets, factors
-        )
+        labels = self.dataset.train_labels[batch.rows]
+        return RaggedBatch(images, labels, batch.offsets)
 
     def _losses(self, theta: Floats, batch: RaggedBatch) -> Floats:
         samples, logits = self._logits(theta, batch.images)

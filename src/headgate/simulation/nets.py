@@ -139,14 +139,7 @@ class NetLearner(Learner):
                 to_device(batch.moves, self.task.device),
                 self.experiment.training.shift,
             )
-        factors = (
-            None
-            if batch.new is None
-            else self._put(self.training.objective.factors(batch.new, batch.offsets))
-        )
-        return RaggedBatch(
-            images, self.labels.index_select(0, rows), batch.offsets, factors
-        )
+        return RaggedBatch(images, self.labels.index_select(0, rows), batch.offsets)
 
     def _losses(self, theta: Tensor, batch: RaggedBatch) -> Tensor:
         return -log_chances(

@@ -2,26 +2,31 @@
 clients report, and its table rows.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.types import HALF, Bools, Floats, Ints, Ledger, Losses, Orders
-from headgate.learning.drift import Judgement
-from headgate.learning.purchases import PurchaseTable
-from headgate.simulation.learner import RoundSamples
-from headgate.theory.bound import learning_error
-from headgate.theory.reuse import effective_sample_size
+from headgate.control.controller import Controller
+from headgate.control.types import HALF, Bools, Floats, Ints, Ledger, Losses
+from headgate.experiment import Experiment
+from headgate.learning.drift import Judgement, World
+from headgate.learning.purchases import PurchaseTable, StreamSource, UseCounts
+from headgate.records.rows import (
+    Column,
+    PlayedRound,
+    Row,
+    Usage,
+    client_rows,
+    metric_rows,
+)
+from headgate.simulation.learner import Learner, Models, RoundSamples
 
-if TYPE_CHECKING:
-    from headgate.simulation.engine import Simulation
-
-FEW = 1_000
-"""the largest number of clients for which each client's images are stored, and its
-samples recorded in the clients table
+Purchases = Mapping[str, PurchaseTable | None]
+"""the origin of the samples that are held, by policy; None if it follows from their
+order
 """
 
 
@@ -30,8 +35,8 @@ class Round:
     """The results of a round, as rows of the tables."""
 
     t: int
-    metrics: list[dict[str, Any]]
-    clients: list[dict[str, Any]]
+    metrics: list[Row]
+    clients: list[Row]
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,10 +46,10 @@ class Prepared:
     """
 
     t: int
-    price: Floats
     before: Mapping[str, Ledger]
-    orders: Mapping[str, Orders]
     after: Mapping[str, Ledger]
+    played: Sequence[PlayedRound]
+    """the round of each policy"""
     batch: RoundSamples
     clients: Ints
     """the numbers of the clients that train, (R, clients that train)"""
@@ -58,33 +63,87 @@ class Prepared:
     """whether each sample, or its label if labels arrive late, arrived in this round,
     (samples,)
     """
-    known: Mapping[str, PurchaseTable | None]
-    """the origin of the samples held before the round, by policy; None if it follows
-    from their order
-    """
-    purchases: Mapping[str, PurchaseTable | None]
-    """the origin of the samples held after the round, by policy; None if it follows
-    from their order
-    """
+    known: Purchases
+    """of the samples held before the round"""
+    purchases: Purchases
+    """of the samples held after the round"""
 
 
-def heard_losses(of: "Simulation", now: Prepared, answer: Any) -> dict[str, Losses]:
-    """Return the losses of the samples of the runs `of.heard`, by policy; `answer` is
-    the result of `Learner.losses`.
+class PriceBlocks:
+    """The prices of an experiment, computed for a block of rounds at a time."""
+
+    def __init__(self, experiment: Experiment, numbers: int) -> None:
+        self._prices, self._seeds = experiment.prices, experiment.seeds
+        self._end = experiment.rounds + 1
+        # raises an error if the prices end too early
+        last = self._prices.path(self._seeds, experiment.rounds, self._end)
+        self._length = max(1, numbers // last.size)
+        self._first, self.block = 1, last[:0]
+        """the prices from round `_first` on, (T, S), or (T, S, M) if clients have
+        prices of their own
+        """
+        self.at(1)
+
+    def at(self, t: int) -> Floats:
+        """Return the price of round t for each seed."""
+        if not 0 <= t - self._first < len(self.block):
+            end = min(t + self._length, self._end)
+            path = self._prices.path(self._seeds, t, end)
+            self._first = t
+            self.block = np.ascontiguousarray(np.moveaxis(path, 1, 0))
+        price: Floats = self.block[t - self._first]
+        return price
+
+
+class Listening:
+    """The runs for which the losses of samples are computed, and the policies that use
+    them.
     """
-    sizes, seeds = np.diff(now.batch.offsets).reshape(now.clients.shape), len(of.seeds)
-    new = now.new[
-        np.repeat(np.isin(np.arange(len(sizes)), of.heard), sizes.sum(axis=1))
-    ]
-    clients = of.experiment.system.clients
-    heard = mean_losses(
-        of.learner.read(answer), new, sizes[of.heard], now.clients[of.heard], clients
-    )
-    firsts = range(0, len(of.heard), seeds)
-    return {
-        of.names[of.heard[first] // seeds]: heard.of_runs(slice(first, first + seeds))
-        for first in firsts
-    }
+
+    def __init__(self, experiment: Experiment) -> None:
+        policies, self._seeds = experiment.policies, len(experiment.seeds)
+        self.policies = [name for name in policies if policies[name].hears]
+        """the policies that use the losses"""
+        everyone = bool(experiment.training.losses)
+        self._asked = [name for name in policies if everyone or name in self.policies]
+        asked = [name in self._asked for name in policies]
+        self.runs = np.flatnonzero(np.repeat(asked, self._seeds))
+        self._clients = experiment.system.clients
+
+    def ask(self, learner: Learner, models: Models, batch: RoundSamples) -> Any:
+        """Start to compute the losses of samples under the models before the round."""
+        return learner.losses(models, batch, self.runs) if self.runs.size else None
+
+    def answers(
+        self, learner: Learner, asked: Any, now: Prepared
+    ) -> Mapping[str, Losses]:
+        """Return the losses by policy; `asked` is the result of `ask`."""
+        if not self.runs.size:
+            return {}
+        sizes = np.diff(now.batch.offsets).reshape(now.clients.shape)
+        computed = np.isin(np.arange(len(sizes)), self.runs)
+        new = now.new[np.repeat(computed, sizes.sum(axis=1))]
+        losses, own = learner.read(asked), self.runs
+        heard = mean_losses(losses, new, sizes[own], now.clients[own], self._clients)
+        return {
+            name: heard.of_runs(slice(n * self._seeds, (n + 1) * self._seeds))
+            for n, name in enumerate(self._asked)
+        }
+
+    def told(
+        self,
+        ledgers: Mapping[str, Ledger],
+        losses: Mapping[str, Losses],
+        controllers: Mapping[str, Controller],
+    ) -> Mapping[str, Ledger]:
+        """Return the ledgers with the losses that their policies use."""
+        if not self.policies:
+            return ledgers
+        with_losses = {
+            name: replace(ledgers[name], losses=controllers[name].kept(losses[name]))
+            for name in self.policies
+        }
+        return {**ledgers, **with_losses}
 
 
 def mean_losses(
@@ -96,7 +155,8 @@ def mean_losses(
     Sums are in float64 and in the order of the samples. A mean that is not finite, for
     example after divergence, becomes NaN.
 
-    >>> new, sizes, clients = np.array([True, False, False]), np.array([[1, 2]]), np.array([[0, 2]])
+    >>> new = np.array([True, False, False])
+    >>> sizes, clients = np.array([[1, 2]]), np.array([[0, 2]])
     >>> heard = mean_losses(np.array([1.0, 3.0, 5.0]), new, sizes, clients, 3)
     >>> heard.new.tolist(), heard.held.tolist()
     ([[1.0, nan, nan]], [[nan, nan, 4.0]])
@@ -104,145 +164,81 @@ def mean_losses(
     segments = np.repeat(np.arange(sizes.size), sizes.ravel())
     runs = np.arange(len(sizes))[:, None]
 
-    def mean(chosen: NDArray[np.bool_], of: NDArray[Any] = losses) -> Floats:
+    def mean(values: NDArray[Any], chosen: NDArray[np.bool_]) -> Floats:
         own = segments[chosen]
+        total = np.bincount(own, values[chosen], sizes.size)
+        count = np.bincount(own, minlength=sizes.size)
         with np.errstate(invalid="ignore"):  # 0/0 where there are no samples
-            means = np.bincount(own, of[chosen], sizes.size) / np.bincount(
-                own, minlength=sizes.size
-            )
-        found = np.full((len(sizes), many), np.nan)
+            means = total / count
         # rounding may make a mean slightly negative
-        found[runs, clients] = np.where(
-            np.isfinite(means), np.maximum(means, 0.0), np.nan
-        ).reshape(sizes.shape)
+        known = np.where(np.isfinite(means), np.maximum(means, 0.0), np.nan)
+        found = np.full((len(sizes), many), np.nan)
+        found[runs, clients] = known.reshape(sizes.shape)
         return found
 
-    return Losses(
-        mean(new),
-        mean(~new),
-        mean(new, np.where(np.isfinite(losses), losses < HALF, np.nan)),
-    )
+    right = np.where(np.isfinite(losses), losses < HALF, np.nan)
+    return Losses(mean(losses, new), mean(losses, ~new), mean(right, new))
 
 
-# rows of the tables
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """The facts about an experiment that the rows of its rounds need."""
 
+    experiment: Experiment
+    world: World
+    sources: Mapping[str, StreamSource]
 
-def metric_rows(
-    of: "Simulation", now: Prepared, train_loss: Floats, found: Judgement
-) -> list[dict[str, Any]]:
-    """Return one row per run. n counts the samples that all clients hold; N, n_eff and
-    the bound use those trained on.
-    """
-    before, after = (
-        [ledgers[name] for name in of.names] for ledgers in (now.before, now.after)
-    )
-    N, n_eff = of.uses.distinct, effective_sample_size(of.uses.total, of.uses.squares)
-    trained = np.diff(now.batch.offsets[:: now.batch.weights.shape[1]])
-    bound = learning_error(
-        trained, N, np.where(N > 0, n_eff / np.maximum(N, 1), 1.0), of.experiment.bound
-    )
-    held = np.concatenate([ledger.held for ledger in after])
-    ever = [
-        np.concatenate([ledger.ever for ledger in ledgers])
-        for ledgers in (before, after)
-    ]
-    spent = [
-        np.concatenate([ledger.spent for ledger in ledgers])
-        for ledgers in (before, after)
-    ]
-    prices = [now.orders[name].price for name in of.names]
-    buffer = of.experiment.system.buffer
-    columns = {
-        "policy": [name for name in of.names for _ in of.seeds],
-        "seed": of.run_seeds,
-        "t": [now.t] * len(of.run_seeds),
-        "test_accuracy": found.accuracy.tolist(),
-        "test_loss": found.loss.tolist(),
-        "validation_accuracy": (
-            found.validation.tolist()
-            if of.experiment.data.validation
-            else [None] * len(of.run_seeds)
-        ),
-        "train_loss": train_loss.tolist(),
-        "n": held.tolist(),
-        "N": N.tolist(),
-        "n_eff": n_eff.tolist(),
-        "admitted": (ever[1] - ever[0]).tolist(),
-        "price": (
-            np.concatenate(
-                [own if own.ndim == 1 else own.mean(axis=-1) for own in prices]
-            ).tolist()
-        ),
-        "spend": (spent[1] - spent[0]).tolist(),
-        "debt": np.concatenate([ledger.debt for ledger in before]).tolist(),
-        "bound": bound.tolist(),
-        "excess": (
-            np.concatenate(
-                [(ledger.occupancy - buffer).max(axis=-1) for ledger in after]
-            ).tolist()
-        ),
-    }
-    columns |= of.world.columns(now.t, of.experiment.system.weight, found.by_concept)
-    columns |= _look_columns(of, now) if of.looking else {}
-    return [
-        dict(zip(columns, row, strict=True))
-        for row in zip(*columns.values(), strict=True)
-    ]
+    def metrics(
+        self, now: Prepared, uses: UseCounts, train_loss: Floats, found: Judgement
+    ) -> list[Row]:
+        """Return one row per run. n counts the samples that all clients hold; N, n_eff
+        and the bound use those trained on.
+        """
+        given, weight = self.experiment, self.experiment.system.weight
+        trained = np.diff(now.batch.offsets[:: now.batch.weights.shape[1]])
+        validation: Column = [None] * len(trained)
+        if given.data.validation:
+            validation = found.validation.tolist()
+        measured = {
+            "test_accuracy": found.accuracy.tolist(),
+            "test_loss": found.loss.tolist(),
+            "validation_accuracy": validation,
+            "train_loss": train_loss.tolist(),
+        }
+        by_concept = self.world.columns(now.t, weight, found.by_concept)
+        return metric_rows(
+            now.played,
+            measured,
+            Usage(trained, uses.distinct, uses.total, uses.squares),
+            given.system.buffer,
+            given.bound,
+            more={**by_concept, **self._looks(now)},
+        )
 
+    def _looks(self, now: Prepared) -> dict[str, Column]:
+        """Return, for each run, how many samples clients looked at in the round and
+        what this cost; no columns if no policy looks, None for a policy that does not.
+        """
+        if not any(source.looks for source in self.sources.values()):
+            return {}
+        looked, paid = list[int | None](), list[float | None]()
+        for played in now.played:
+            source = self.sources[played.policy]
+            before, after = now.known[played.policy], now.purchases[played.policy]
+            if source.looks and before is not None and after is not None:
+                looks = source.looking(played.before) * (after.looked - before.looked)
+                looked += looks.sum(axis=-1).tolist()
+                paid += played.paid_for_looks
+            else:
+                looked += [None] * len(played.seeds)
+                paid += [None] * len(played.seeds)
+        return {"looked": looked, "looks": paid}
 
-def _look_columns(of: "Simulation", now: Prepared) -> dict[str, list[Any]]:
-    """Return, for each run, how many samples clients looked at in the round and what
-    this cost; None if they do not look.
-    """
-    looked, paid = list[int | None](), list[float | None]()
-    for name, source in of.sources.items():
-        known, now_known = now.known[name], now.purchases[name]
-        before, after = now.before[name].looks, now.after[name].looks
-        if source.looks and known is not None and now_known is not None:
-            looked += (
-                (source.looking(now.before[name]) * (now_known.looked - known.looked))
-                .sum(axis=-1)
-                .tolist()
-            )
-            paid += (
-                [0.0] * len(of.seeds)
-                if before is None or after is None
-                else (after - before).tolist()
-            )
-        else:
-            looked, paid = (
-                looked + [None] * len(of.seeds),
-                paid + [None] * len(of.seeds),
-            )
-    return {"looked": looked, "looks": paid}
-
-
-def client_rows(
-    of: "Simulation", now: Prepared, heard: Mapping[str, Losses]
-) -> list[dict[str, Any]]:
-    """Return one row per run with what each client admitted and holds, was paid if
-    prices differ between clients, and reported of its losses if they were computed;
-    return no rows if there are more than FEW clients."""
-    if of.experiment.system.clients > FEW:
-        return []
-    rows = []
-    for name in of.names:
-        orders, after = now.orders[name], now.after[name]
-        admitted, held = after.admitted - now.before[name].admitted, after.occupancy
-        paid = orders.paid(admitted) if orders.price.ndim == 2 else None
-        for r, seed in enumerate(of.seeds):
-            row = {
-                "policy": name,
-                "seed": int(seed),
-                "t": now.t,
-                "admitted": admitted[r].tolist(),
-                "held": held[r].tolist(),
-            }
-            row["paid"] = None if paid is None else paid[r].tolist()
-            if name in heard:
-                row |= {
-                    f"{which}_loss": getattr(heard[name], which)[r].tolist()
-                    for which in ("new", "held")
-                }
-            rows.append(row)
-    return rows
+    def clients(self, now: Prepared, heard: Mapping[str, Losses]) -> list[Row]:
+        """Return one row per run with what each client admitted and holds, was paid if
+        prices differ between clients, and reported of its losses if they were computed.
+        """
+        rows = list[Row]()
+        for played in now.played:
+            rows += client_rows(played, losses=heard.get(played.policy))
+        return rows

@@ -8,23 +8,25 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from functools import partial
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import headgate.errors as errors
 from headgate.errors import HeadgateError, Interrupted, SettingError
-from headgate.experiment import Experiment, build, load
+from headgate.experiment import Experiment, build
 from headgate.learning.data import Data
+from headgate.records.chunks import Chunk, open_chunks
+from headgate.records.owner import RunProgress
 from headgate.records.reader import CONFIG
 from headgate.simulation.cut import give_back
+from headgate.simulation.rounds import Round
+from headgate.writing import FolderLock
 
 if TYPE_CHECKING:
     from headgate.simulation.engine import Simulation
-    from headgate.simulation.schedule import ChunkProgress
 
 ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"),
@@ -35,11 +37,19 @@ POLL_SECONDS = 0.2
 
 
 class ChunkError(HeadgateError):
-    """The failure of the chunk in `folder`, with its cause `why`."""
+    """The failure of a chunk.
 
-    def __init__(self, folder: Path, why: HeadgateError) -> None:
+    Parameters
+    ----------
+    chunk : Chunk
+        The chunk.
+    why : HeadgateError
+        The cause.
+    """
+
+    def __init__(self, chunk: Chunk, why: HeadgateError) -> None:
         super().__init__(str(why))
-        self.folder, self.why = folder, why
+        self.chunk, self.why = chunk, why
 
 
 def cores() -> int:
@@ -70,57 +80,79 @@ class InProcess:
 
     def __init__(self) -> None:
         self._datasets = Datasets()
-        self._ready: Simulation | None = None
+        self._ready: dict[Path, Simulation] = {}
 
     def examine(
-        self, experiment: Experiment, device: str, executor: str
+        self, folder: Path, experiment: Experiment, device: str, executor: str
     ) -> dict[str, Any]:
-        """Return the facts of `run.examine`, and keep its simulation for `execute`."""
+        """Return the facts of `run.examine` about the run that will be begun in a
+        folder, and keep its simulation for `execute`.
+        """
         from headgate.simulation.run import examine
 
-        self._ready = None
-        facts, self._ready = examine(
-            experiment, self._datasets.of(experiment.data), device, executor
-        )
+        self._ready.clear()
+        dataset = self._datasets.of(experiment.data)
+        facts, simulation = examine(experiment, dataset, device, executor)
+        if simulation is not None:
+            self._ready[folder] = simulation
         return facts
 
     def execute(
         self,
-        chunks: Mapping[Path, Experiment | None],
+        chunks: Sequence[Chunk],
         device: str,
-        progress: "ChunkProgress",
+        progress: RunProgress,
         stop: Callable[[], bool],
     ) -> None:
-        """Simulate all chunks; raise ChunkError for a chunk that fails, and
-        `Interrupted` after `stop` returns True.
+        """Simulate all chunks.
 
-        `chunks` maps the folder of each chunk to its experiment, or to None if the
-        experiment must be read from the folder.
+        Parameters
+        ----------
+        chunks : sequence of Chunk
+            The chunks that have rounds left.
+        device : str
+            auto, cpu or cuda.
+        progress : RunProgress
+            Called with what is done.
+        stop : callable
+            When it returns True, chunks stop after their current round.
+
+        Raises
+        ------
+        ChunkError
+            If a chunk fails.
+        Interrupted
+            If `stop` returned True.
         """
-        from headgate.simulation.run import RunWriter, play_folder, play_rounds
-
-        for folder, experiment in chunks.items():
+        for chunk in chunks:
             if stop():
                 raise Interrupted("interrupted")
-            tick = partial(progress.played, folder)
+            progress.begun(chunk)
             try:
-                if self._ready is not None and self._ready.experiment is experiment:
-                    simulation, self._ready = self._ready, None
-                    progress.states[folder] = play_rounds(
-                        simulation, RunWriter(folder), tick, stop=stop
-                    )
-                else:
-                    own = experiment or load(folder / CONFIG)
-                    progress.states[folder] = play_folder(
-                        folder, own, self._datasets.of(own.data), device, tick, stop
-                    )
+                seconds = self._play(chunk, device, progress, stop)
             except Interrupted:
                 raise
             except HeadgateError as error:
-                raise ChunkError(folder, error) from None
+                raise ChunkError(chunk, error) from None
+            progress.ended(chunk, seconds)
             give_back(device)
 
+    def _play(
+        self, chunk: Chunk, device: str, progress: RunProgress, stop: Callable[[], bool]
+    ) -> float:
+        from headgate.simulation.run import play_chunk, play_rounds
+
+        def tick(done: Round) -> None:
+            progress.played(chunk, done.metrics)
+
+        if chunk.number is None and chunk.folder in self._ready:
+            simulation = self._ready.pop(chunk.folder)
+            return play_rounds(simulation, chunk.writer({}), tick, stop=stop)
+        dataset = self._datasets.of(chunk.experiment.data)
+        return play_chunk(chunk, dataset, device, tick, stop)
+
     def close(self) -> None:
+        """Forget the data sets."""
         self._datasets.clear()
 
 
@@ -133,48 +165,54 @@ class Processes:
         if sys.platform != "linux":
             raise SettingError(f"--processes {processes}: more than one needs Linux")
         self.where = f"on {processes} processes"
-        self._children = [
-            _Child() for _ in range(processes)
-        ]  # they import modules while the first one examines
+        # they import modules while the first one examines
+        self._children = [_Child() for _ in range(processes)]
 
     def examine(
-        self, experiment: Experiment, device: str, executor: str
+        self, folder: Path, experiment: Experiment, device: str, executor: str
     ) -> dict[str, Any]:
-        self._children[0].ask("examine", experiment.tables(), device, executor)
-        facts, error = self._children[0].answer()
+        """Return the facts of `run.examine`."""
+        child = self._children[0]
+        child.ask("examine", experiment.tables(), device, executor)
+        facts, error = child.answer()
         if error is not None:
             raise error
         return dict(facts)
 
     def execute(
         self,
-        chunks: Mapping[Path, Experiment | None],
+        chunks: Sequence[Chunk],
         device: str,
-        progress: "ChunkProgress",
+        progress: RunProgress,
         stop: Callable[[], bool],
     ) -> None:
-        waiting, why, stopping = list(chunks), dict[Path, HeadgateError](), False
+        """Simulate all chunks, as `InProcess.execute` does."""
+        waiting = list(chunks)
+        playing: dict[Any, tuple[Chunk, _Child]] = {}
+        failed: list[tuple[Chunk, HeadgateError]] = []
+        free, stopping = list(self._children), False
         while True:
-            for child in self._children:
-                if waiting and not stopping and not child.asked:
-                    child.ask("play", waiting.pop(0), device)
-            at_work: dict[Any, _Child] = {
-                child.connection: child for child in self._children if child.asked
-            }
-            if not at_work:
+            while free and waiting and not stopping:
+                chunk, child = waiting.pop(0), free.pop(0)
+                progress.begun(chunk)
+                child.ask("play", str(chunk.folder), device, chunk.number)
+                playing[child.connection] = chunk, child
+            if not playing:
                 break
-            for child in at_work.values() if stopping else ():
-                child.stop()
-            for connection in wait(list(at_work), POLL_SECONDS):
-                folder = at_work[connection].asked[1]
-                if (error := at_work[connection].answer()[1]) is not None:
-                    why[folder] = error
+            for connection in wait(list(playing), POLL_SECONDS):
+                chunk, child = playing.pop(connection)
+                free.append(child)
+                seconds, error = child.answer()
+                if error is None:
+                    progress.ended(chunk, seconds)
+                else:
+                    failed.append((chunk, error))
             progress.update()
-            stopping = stopping or bool(why) or stop()
-        for folder, error in sorted(
-            why.items(), key=lambda one: isinstance(one[1], Interrupted)
-        ):
-            raise error if isinstance(error, Interrupted) else ChunkError(folder, error)
+            stopping = stopping or bool(failed) or stop()
+            if stopping:
+                for _, child in playing.values():
+                    child.stop()
+        _raise_first(failed)
 
     def close(self) -> None:
         """End the processes; those that simulate a chunk finish their round first."""
@@ -182,6 +220,15 @@ class Processes:
             child.end()
         for child in self._children:
             child.process.wait()
+
+
+def _raise_first(failed: Sequence[tuple[Chunk, HeadgateError]]) -> None:
+    """Raise the error of a chunk that failed, or else of an interrupted one."""
+    for chunk, error in failed:
+        if not isinstance(error, Interrupted):
+            raise ChunkError(chunk, error)
+    for _, error in failed:
+        raise error
 
 
 Worker = InProcess | Processes
@@ -259,39 +306,67 @@ def serve(connection: Connection) -> None:
     """Answer the parent's questions until the parent closes the connection or ends;
     finish the current round first.
     """
-    from headgate.simulation.run import examine, play_folder
+    player = _Player()
+    answers: dict[str, Callable[..., Any]] = {
+        "examine": player.examine,
+        "play": player.play,
+    }
+    with suppress(EOFError, OSError):  # the parent has ended
+        while True:
+            do, *question = json.loads(connection.recv_bytes())
+            try:
+                reply = answers[do](*question), "", ""
+            except (Exception, KeyboardInterrupt) as error:
+                reply = None, *_named(error)
+            connection.send_bytes(json.dumps(reply).encode())
 
-    datasets, parent = Datasets(), os.getppid()
 
-    def answer(do: str, what: Any, device: str, *more: str) -> Any:
-        if do == "examine":
-            experiment = build("", what)
-            return examine(experiment, datasets.of(experiment.data), device, *more)[0]
-        folder = Path(what)
-        experiment = load(folder / CONFIG)
-        dataset = datasets.of(experiment.data)
-        with stop_requested() as stop:
+class _Player:
+    """Answers the questions of a parent in a child process."""
+
+    def __init__(self) -> None:
+        self._datasets, self._parent = Datasets(), os.getppid()
+        self._folder, self._chunks = "", list[Chunk]()
+
+    def examine(
+        self, tables: dict[str, Any], device: str, executor: str
+    ) -> dict[str, Any]:
+        """Return the facts of `run.examine`."""
+        from headgate.simulation.run import examine
+
+        experiment = build("", tables)
+        dataset = self._datasets.of(experiment.data)
+        return examine(experiment, dataset, device, executor)[0]
+
+    def play(self, folder: str, device: str, number: int | None) -> float:
+        """Simulate the remaining rounds of a chunk, and return the seconds that it
+        took.
+        """
+        from headgate.simulation.run import play_chunk
+
+        if folder != self._folder:
+            self._folder, self._chunks = folder, open_chunks(Path(folder))
+        chunk = self._chunks[number or 0]
+        dataset = self._datasets.of(chunk.experiment.data)
+        with stop_requested() as stop, FolderLock() as lock:
+            lock.take(chunk.folder / CONFIG, chunk.folder, shared=True)
+            if self._alone():  # another process may own the run already
+                raise Interrupted("interrupted")
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             try:
-                play_folder(
-                    folder,
-                    experiment,
+                return play_chunk(
+                    chunk,
                     dataset,
                     device,
                     lambda done: None,
-                    lambda: stop() or os.getppid() != parent,
+                    lambda: stop() or self._alone(),
                 )
             finally:
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
 
-    with suppress(EOFError, OSError):  # the parent has ended
-        while True:
-            question = json.loads(connection.recv_bytes())
-            try:
-                reply = answer(*question), "", ""
-            except (Exception, KeyboardInterrupt) as error:
-                reply = None, *_named(error)
-            connection.send_bytes(json.dumps(reply).encode())
+    def _alone(self) -> bool:
+        """Return whether the parent has ended."""
+        return os.getppid() != self._parent
 
 
 def _named(error: BaseException) -> tuple[str, str]:

@@ -1,3 +1,6 @@
-"""The mathematics of the paper as functions of numpy arrays.
-`studies/paper/equations.md` maps its labels to them.
+"""The paper's equations that the package uses, as pure functions of numbers.
+
+The equations that only studies use are in `studies.paper.theory`.
 """
+
+__all__ = ["bound", "comparison", "labels", "reuse"]

@@ -116,17 +116,6 @@ def endpoints(library: Library) -> APIRouter:
         """
         return Json(answers.clients(library, name, policy, seed))
 
-    @router.get("/runs/{name}/trace", response_model=answers.GateTrace)
-    def trace(
-        name: str,
-        policy: Policy = None,
-        seed: Seed = None,
-        first: Annotated[int, Query(ge=1, le=10**9, description="first round")] = 1,
-        limit: Annotated[int, Query(ge=1, le=1000, description="most rounds")] = 1000,
-    ) -> Response:
-        """Return one run, round by round and client by client."""
-        return Json(answers.trace(library, name, policy, seed, first, limit))
-
     @router.get("/compare", response_model=compare.RunComparison)
     def compared(
         runs: Annotated[

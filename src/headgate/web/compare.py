@@ -182,7 +182,7 @@ def _line(runs: Runs, metric: str, points: int) -> Line:
     """Return the line of the runs that have begun. Metrics of learning leave out runs
     whose model diverged.
     """
-    kept = runs.begun & ~runs.lost if metric in LEARNT else runs.begun
+    kept = runs.kept if metric in LEARNT else runs.begun
     values = line(runs, metric)[kept, : runs.complete]
     seeds = tuple(seed for seed, there in zip(runs.seeds, kept, strict=True) if there)
     ends = np.array(

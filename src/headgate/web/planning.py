@@ -20,7 +20,7 @@ from headgate.analysis.curves import PolicyCurves, Series, policy_curves, rounde
 from headgate.analysis.rehearsal import as_runs, plan_json, summarise_rehearsal
 from headgate.control.controller import Controller
 from headgate.control.policies import BudgetedPolicy
-from headgate.control.rehearse import Plan, Rehearsal, plan, rehearse
+from headgate.control.rehearse import Rehearsal, plan
 from headgate.errors import InfeasibleError, SettingError
 from headgate.escaping import shown
 from headgate.experiment import Experiment, build, recipe_names
@@ -28,7 +28,6 @@ from headgate.experiment.recipes import read_recipe
 from headgate.experiment.sections import SystemTable
 from headgate.registry import POLICY, fill, nearest
 from headgate.theory.comparison import oracle_bound
-from headgate.web.answers import GateTrace, gate_trace
 
 LIMITS = {
     "clients": 1000,
@@ -61,7 +60,6 @@ class PlanRequest(BaseModel):
     options: dict[str, Any] = Field(default_factory=dict)
     """other keys of the policy, as in a recipe"""
     bound: dict[str, Any] = Field(default_factory=dict)
-    trace: bool = False
 
 
 def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any]]:
@@ -166,10 +164,10 @@ def check_waiting(experiment: Experiment) -> None:
                 f"options.rule.capacity = {limit.max()}: {system.clients} clients; at"
                 f" most {LIMITS['places']:,} places"
             )
-    filled = experiment.prices.mean(experiment.rounds) * system.memory / system.budget
+    filled = experiment.prices.mean(experiment.rounds) * system.all_places / system.budget
     if filled > 2 * LIMITS["rounds"]:
         raise InfeasibleError(
-            f"system.budget = {system.budget:g}: fills the buffers of {system.memory}"
+            f"system.budget = {system.budget:g}: fills the buffers of {system.all_places}"
             f" samples in {filled:,.0f} rounds; at most {2 * LIMITS['rounds']:,} can be"
             " planned"
         )
@@ -285,7 +283,6 @@ class PlanAnswer:
     """size of the buffer of that client, in samples"""
     curves: PolicyCurves
     """curves as for a run, with the bound of the oracle"""
-    trace: GateTrace | None
     toml: str
 
 
@@ -301,11 +298,10 @@ def answer(asked: PlanRequest) -> PlanAnswer:
             summary=summarise_rehearsal(
                 experiment, asked.policy, made.rehearsal
             ).to_dict(),
-            memory=system.memory,
+            memory=system.all_places,
             peak_client=made.peak_client,
             peak_places=int(system.buffer[made.peak_client]),
             curves=_curves(experiment, asked.policy, made.rehearsal),
-            trace=_trace(experiment, asked.policy, made) if asked.trace else None,
             toml=tomli_w.dumps(recipe),
         )
 
@@ -315,33 +311,3 @@ def _curves(experiment: Experiment, name: str, result: Rehearsal) -> PolicyCurve
     oracle = oracle_bound(experiment.system.buffer, experiment.rounds, experiment.bound)
     drawn = Series(rounded(oracle[np.array(found.t) - 1]), [None] * len(found.t))
     return replace(found, series={**found.series, "oracle_bound": drawn})
-
-
-def _trace(experiment: Experiment, name: str, made: Plan) -> GateTrace:
-    """Return the run of the first seed, client by client."""
-    prices = experiment.given_for(made.policy).prices
-    one = rehearse(
-        experiment.system,
-        made.policy,
-        prices,
-        experiment.seeds[:1],
-        experiment.rounds,
-        by_client=True,
-    )
-    assert one.held_by_client is not None
-    assert one.admitted_by_client is not None
-    known: dict[str, Any] = {
-        "name": None,
-        "policies": [name],
-        "state": "finished",
-        "K": made.setting("K"),
-    }
-    by_client = one.held_by_client[0], one.admitted_by_client[0]
-    return gate_trace(
-        as_runs(experiment, name, one),
-        0,
-        *by_client,
-        first=1,
-        limit=one.rounds,
-        **known,
-    )

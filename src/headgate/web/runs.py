@@ -146,18 +146,17 @@ class Library:
         with self._lock:
             return self._followed(run := self.open(name), "metrics", *run.measured)
 
-    def clients(self, name: str, column: str = "held") -> Rows | None:
-        """Return what each client holds, or another column; without runs if it was not
-        recorded, None if it is too large.
+    def clients(self, name: str) -> Rows | None:
+        """Return what each client holds; None if this is too large.
+
+        The rows have no runs if it was not recorded.
         """
         with self._lock:
             run = self.open(name)
-            whole = (
-                len(run.runs) * run.rounds * run.system.clients * 4
-            )  # bytes of one column of the finished run
-            return (
-                None if whole > MOST_BYTES else self._followed(run, "clients", column)
-            )
+            bytes_of_column = 4 * len(run.runs) * run.rounds * run.system.clients
+            if bytes_of_column > MOST_BYTES:
+                return None
+            return self._followed(run, "clients", "held")
 
     def _followed(self, run: RunFolder, table: str, *columns: str) -> Rows:
         key = run.name, columns

@@ -151,7 +151,7 @@ def serve(
 STATIC = Path(__file__).parent / "static"
 DRAWING = Path(analysis.__file__).parent / "drawing"
 """scripts for figures, which the report uses as well"""
-PAGES = ("/", "/run/{name}", "/compare", "/plan", "/gate", "/gate/{name}")
+PAGES = ("/", "/run/{name}", "/compare", "/plan")
 
 
 def make_app(

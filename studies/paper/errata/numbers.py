@@ -12,19 +12,20 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from headgate.control import Controller, System
+from headgate.control.controller import debt_update
 from headgate.control.policies import Acdpp
 from headgate.theory import comparison as c
 from headgate.theory.bound import (
     BoundConstants,
-    distance_recursion,
     generalisation_gap,
     learning_error,
-    local_constants,
     memory_proportional_weight,
     mismatch,
     penalty,
 )
-from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity
+from headgate.theory.reuse import ck_counts, ck_uniformity
+from studies.paper import theory
+from studies.paper.theory import distance_recursion, kstep_uniformity, local_constants
 
 Floats = NDArray[np.float64]
 Numbers = Sequence[float]
@@ -309,7 +310,7 @@ def spend_share(
         )
         J = (debt * price[:, t])[:, None] * x + 10.0 * p(kept + x, N + x, k)
         admitted[:, t] = x[np.nanargmin(J, axis=-1)]
-        debt = c.debt_update(debt, price[:, t] * admitted[:, t], BUDGET)
+        debt = debt_update(debt, price[:, t] * admitted[:, t], BUDGET)
     return float((price * (admitted - RATE)).mean() / BUDGET + 1)
 
 
@@ -347,7 +348,8 @@ def shows_9_all_to_one_client() -> Numbers:
     """Two buffers of 50, Λ̄ = 10, K = 10, T = 100: J depends on the total alone."""
     T, even, to_one = 100, (5, 5), (10, 0)
     held = (
-        [c.held(np.full(T, rate), K).sum() for rate in both] for both in (even, to_one)
+        [theory.held(np.full(T, rate), K).sum() for rate in both]
+        for both in (even, to_one)
     )
     return [c.buffer_violation([both], [50, 50], T) for both in held]
 
@@ -359,7 +361,11 @@ def shows_11_counted_twice() -> Numbers:
     printed, mended = (
         float(before - admitted[t - K] + rate) for before in (n[t], n[t - 1])
     )
-    return float(c.comparison_counts(admitted[t - 1], 15, rate)[0]), printed, mended
+    return (
+        float(theory.comparison_counts(admitted[t - 1], 15, rate)[0]),
+        printed,
+        mended,
+    )
 
 
 def shows_36_dropped_before_or_after_training() -> Numbers:
@@ -385,7 +391,7 @@ def shows_23_another_K() -> Numbers:
     T, (_, _, over) = 100_000, after_a_burst()
     more = c.ck_bound(9, 10.0, T, k)[T // 2 :] - c.ck_bound(10, 10.0, T, k)[T // 2 :]
     limit = k.D * k.sigma * (90**-0.5 - 0.1) + k.eta * k.sigma**2 * (1 / 90 - 0.01)
-    return [float(more.mean()), limit, *over, c.occupancy_ceiling(100.0, 0.9)]
+    return [float(more.mean()), limit, *over, theory.occupancy_ceiling(100.0, 0.9)]
 
 
 # Lemmas 1 to 4, Theorems 2 and 3 and the remarks: signs, ceilings, orders
@@ -401,11 +407,11 @@ def shows_10_sign_of_omega_1() -> Numbers:
     reuse.
     """
     T, rho = 50, 0.9
-    p = c.ck_penalty_ceiling(K, RATE, rho, T, k)
+    p = theory.ck_penalty_ceiling(K, RATE, rho, T, k)
     regret = float(c.regret(p + 1000.0, c.oracle_bound([MEMORY], T, k)))
     first, rest = (
-        float(c.omega1(p + 1000.0, p)),
-        c.omega2(K, RATE, rho, T, k) + c.omega3(K, RATE, [MEMORY], T, k),
+        float(theory.omega1(p + 1000.0, p)),
+        theory.omega2(K, RATE, rho, T, k) + theory.omega3(K, RATE, [MEMORY], T, k),
     )
     return regret, rest - first, rest + first
 
@@ -417,12 +423,12 @@ def shows_12_ceiling_that_is_too_low() -> Numbers:
     T, low_loss = 25, BoundConstants(loss=10.0)
     lo, hi = c.admission_interval(np.arange(1, T + 1), RATE, 0.9)
     admitted = np.where(np.arange(T) < 3, hi, lo)
-    n, N = c.comparison_counts(
+    n, N = theory.comparison_counts(
         admitted[T - K : T - 1].sum(), admitted[: T - 1].sum(), RATE
     )
     printed, mended = (
         float(p(K, RATE, 0.9, T, low_loss)[-1])
-        for p in (c.ck_penalty_ceiling, repaired_ceiling)
+        for p in (theory.ck_penalty_ceiling, repaired_ceiling)
     )
     return float(penalty(n, N, low_loss)), printed, mended
 
@@ -433,7 +439,7 @@ def repaired_ceiling(
     """p̄^CK with the upper end of the interval in 1/N too: a ceiling for every path
     inside it.
     """
-    n, _ = c.interval_lower_counts(K, rate, rho, T)
+    n, _ = theory.interval_lower_counts(K, rate, rho, T)
     upper = (
         np.concatenate(
             ([0.0], np.cumsum(c.admission_interval(np.arange(1, T), rate, rho)[1]))
@@ -441,7 +447,7 @@ def repaired_ceiling(
         + rate
     )
     uneven = np.maximum(1 / n - 1 / upper, 0.0)
-    of_gap = c.ck_penalty_ceiling(K, rate, rho, T, replace(k, D=0.0, sigma=0.0))
+    of_gap = theory.ck_penalty_ceiling(K, rate, rho, T, replace(k, D=0.0, sigma=0.0))
     return np.asarray(
         k.D * k.sigma * np.sqrt(uneven) + k.eta * k.sigma**2 * uneven + of_gap
     )
@@ -456,20 +462,24 @@ def shows_13_drift_constants_in_all() -> Numbers:
             for T in Ts
         )
         found.append(
-            exponent(Ts, [float(c.drift_constant(each, BUDGET).sum()) for each in most])
+            exponent(
+                Ts, [float(theory.drift_constant(each, BUDGET).sum()) for each in most]
+            )
         )
     return found
 
 
 def shows_14_growth_of_omega_3() -> Numbers:
     Ts = [10_000, 100_000, 1_000_000]
-    values = [c.omega3(K, RATE, [MEMORY], T, k) for T in Ts]
-    without = [c.omega3(K, RATE, [MEMORY], T, BoundConstants(loss=0.0)) for T in Ts]
+    values = [theory.omega3(K, RATE, [MEMORY], T, k) for T in Ts]
+    without = [
+        theory.omega3(K, RATE, [MEMORY], T, BoundConstants(loss=0.0)) for T in Ts
+    ]
     T = Ts[-1]
     ends = c.admission_interval(np.arange(1, T + 1), RATE, 1 - T**-0.9)
     root, logarithm = float(np.sqrt(10 * 6 / 5)), 6 / 5  # of √(T log T) and log T
-    for_one = c.omega3(1, MEMORY, [MEMORY], 1000, k)
-    least, most = (float(c.regret_of(end, K, MEMORY, k)) for end in ends)
+    for_one = theory.omega3(1, MEMORY, [MEMORY], 1000, k)
+    least, most = (float(theory.regret_of(end, K, MEMORY, k)) for end in ends)
     return (
         values[2] / values[1],
         root,
@@ -501,14 +511,14 @@ def shows_22_any_rule_inside() -> Numbers:
     draw = np.random.default_rng(0)
     rules = np.stack([lo, hi, np.full(T, RATE), lo + (hi - lo) * draw.random(T)])
     regret, over = (
-        c.regret_of(rules, K, MEMORY, k),
+        theory.regret_of(rules, K, MEMORY, k),
         5.5 * rules.sum(axis=-1) - BUDGET * T,
     )
     return (
         float(regret.max()),
-        c.regret_ceiling(K, RATE, rho, T, k),
+        theory.regret_ceiling(K, RATE, rho, T, k),
         float(over.max()),
-        c.spend_ceiling(RATE, rho, 5.5),
+        theory.spend_ceiling(RATE, rho, 5.5),
     )
 
 
@@ -520,10 +530,14 @@ def shows_28_feasible_on_average_only() -> Numbers:
     price = 5.5 * np.where(np.arange(T) < T // 2, 0.1, 1.9)[None]
     admitted, debt = acdpp_path(price, rho, 1.0)
     N = 2 * k.pdim + np.cumsum(admitted, axis=-1)
-    left = float(c.lyapunov(debt)[0] + penalty(c.held(admitted, K), N, k).sum())
-    most = c.drift_constant(price.max() * c.admission_interval(1, RATE, rho)[1], BUDGET)
+    left = float(
+        theory.lyapunov(debt)[0] + penalty(theory.held(admitted, K), N, k).sum()
+    )
+    most = theory.drift_constant(
+        price.max() * c.admission_interval(1, RATE, rho)[1], BUDGET
+    )
     right = float(
-        c.t_slot_upper(most, T, 1.0, c.ck_penalty_ceiling(K, RATE, rho, T, k))
+        theory.t_slot_upper(most, T, 1.0, theory.ck_penalty_ceiling(K, RATE, rho, T, k))
     )
     return (
         round(float(price.mean()) * RATE - BUDGET, 9),
@@ -543,7 +557,8 @@ def shows_29_roots_are_not_lipschitz() -> Numbers:
     lemma2 = generalisation_gap(N, uniform, k) - generalisation_gap(N, 1.0, k)
     rho, T = 0.9, 1_000_000
     lemma3 = (
-        c.ck_penalty_ceiling(K, RATE, rho, T, k) - c.ck_penalty_limit(K, RATE, T, k)
+        theory.ck_penalty_ceiling(K, RATE, rho, T, k)
+        - theory.ck_penalty_limit(K, RATE, T, k)
     )[[9_999, T - 1]]
     scaled = [
         gap * order
@@ -559,7 +574,7 @@ def shows_30_constants_on_one_side() -> Numbers:
         c.ck_bound(K, RATE, T, one),
         penalty(*ck_counts(K, RATE, np.arange(1, T + 1)), one),
     )
-    return float(c.omega1(bound, p)), float(c.omega1(bound - 1.0, p))
+    return float(theory.omega1(bound, p)), float(theory.omega1(bound - 1.0, p))
 
 
 def shows_32_two_upper_bounds() -> Numbers:
@@ -593,9 +608,9 @@ def shows_34_omega_1_by_rho() -> Numbers:
     for T in (10_000, 100_000, 1_000_000):
         for rho in (1 - T**-0.9, 0.9):
             admitted = c.admission_interval(np.arange(1, T + 1), RATE, rho)[0]
-            n, N = c.held(admitted, K), np.cumsum(admitted)
+            n, N = theory.held(admitted, K), np.cumsum(admitted)
             bound = learning_error(n, N, kstep_uniformity(admitted, K), k)
-            found.append(float(c.omega1(bound, penalty(n, N, k))))
+            found.append(float(theory.omega1(bound, penalty(n, N, k))))
     return found
 
 
@@ -606,11 +621,11 @@ def shows_35_two_ends_in_one_term() -> Numbers:
     found = []
     for R in (10, 100, 1000):
         rho, T = 1 - 1 / R, 1000 * R
-        _, lower = c.interval_lower_counts(K, RATE, rho, T)
-        away = c.ck_penalty_ceiling(K, RATE, rho, T, k) - c.ck_penalty_limit(
+        _, lower = theory.interval_lower_counts(K, RATE, rho, T)
+        away = theory.ck_penalty_ceiling(K, RATE, rho, T, k) - theory.ck_penalty_limit(
             K, RATE, T, k
         )
-        own = c.ck_penalty_ceiling(
+        own = theory.ck_penalty_ceiling(
             K, RATE, rho, T, replace(k, sigma=0.0)
         ) - generalisation_gap(lower, 1.0, k)
         found += [
@@ -660,5 +675,5 @@ def after_a_burst() -> tuple[tuple[int, ...], list[float], list[float]]:
     for price, T in ((prices[:, :T], T) for T in Ts):
         admitted, _ = acdpp_path(price, 1 - T**-0.9, T**0.1)
         overspent.append(float((price * (admitted - RATE)).sum(axis=-1).mean()))
-        overfull.append(float((c.held(admitted, K) - MEMORY).sum(axis=-1).mean()))
+        overfull.append(float((theory.held(admitted, K) - MEMORY).sum(axis=-1).mean()))
     return Ts, overspent, overfull

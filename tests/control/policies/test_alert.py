@@ -193,7 +193,7 @@ def test_alarms_are_on_as_the_plain_one_says(rounds, buffers, stated):
 
 
 @pytest.mark.parametrize("smooth", [0.0, 0.25])
-def test_on_an_alarm_the_places_that_are_older_than_the_change_are_renewed_at_any_price(
+def test_an_alarm_renews_what_is_older_than_the_change(
     smooth,
 ):
     """The world changes in round 26, after a low price. The probe of round 30 loses

@@ -72,9 +72,7 @@ def test_what_rounding_adds_to_a_share_is_not_refused():
         (256, {}, 4000.0),
     ],
 )
-def test_the_first_day_of_a_fleets_year_costs_three_days_budgets_and_not_half_of_the_year(
-    days, setting, money
-):
+def test_the_first_day_of_a_year_costs_three_days_budgets(days, setting, money):
     """200 cameras with 500 places each, $500 a day, labels from $0.10 to $10. In 256
     days, or for a net, it costs eight.
     """

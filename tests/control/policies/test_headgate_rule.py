@@ -96,8 +96,8 @@ def judged(world, setting, **more):
 
 
 ONE_ROUND_LONG = {
-    "clients": 3, "rounds": 3, "beyond": -2, "own_prices": False, "atoms": False, "capacity": "buffer", "plenty": 0.3,
-    "unit": 1.0, "seed": 1,
+    "clients": 3, "rounds": 3, "beyond": -2, "own_prices": False, "atoms": False,
+    "capacity": "buffer", "plenty": 0.3, "unit": 1.0, "seed": 1,
 }  # fmt: skip
 
 

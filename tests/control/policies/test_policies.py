@@ -54,7 +54,7 @@ def test_acdpp_stays_inside_its_interval():
         assert np.all((orders.asked >= lo - 1e-9) & (orders.asked <= hi + 1e-9))
 
 
-def test_without_a_horizon_the_interval_opens_a_little_at_each_doubling_and_closes_on_the_whole():
+def test_without_a_horizon_the_interval_opens_at_each_doubling():
     system, none = System(MNIST.buffer, 55.0, None), np.zeros(1, dtype=int)
     view = View(
         1,

@@ -109,7 +109,7 @@ def test_after_overspending_nothing_is_bought_even_at_a_price_of_0(prices):
     assert affordable(view(0.0, 9.0), np.array([5.0]), np.array([8.0]))[0] == 0
 
 
-def test_a_total_within_the_purse_is_left_as_it_is_and_a_larger_one_cut_to_what_can_be_paid():
+def test_a_total_beyond_the_purse_is_cut_to_what_can_be_paid():
     assert within_purse(view(1.0, 5490.0), np.array([9.25]))[0] == 9.25
     assert within_purse(view(1.0, 5490.0), np.array([12.5]))[0] == 10
     assert within_purse(view(1.0, 50.0, t=1, horizon=None), np.array([12.5]))[0] == 5
@@ -146,12 +146,14 @@ def test_cheapest_first_buys_the_most_samples_that_the_money_can(fill):
         bought = cheapest_first(own, SYSTEM, fill)
         money = SYSTEM.budget * 30
         assert bought @ own <= money + 1e-9
-        assert bought.max() <= SYSTEM.memory
-        more = (bought < SYSTEM.memory) & ((np.arange(30) > 0) | (fill == 0))
+        assert bought.max() <= SYSTEM.all_places
+        more = (bought < SYSTEM.all_places) & ((np.arange(30) > 0) | (fill == 0))
         assert money - bought @ own < own[more].min()  # not one sample more
         dearest = own[(bought > 0) & (np.arange(30) > 0)].max()
-        assert np.all(bought[(own < dearest) & (np.arange(30) > 0)] == SYSTEM.memory)
-        assert bought[0] == min(SYSTEM.memory, fill // own[0]) or not fill
+        assert np.all(
+            bought[(own < dearest) & (np.arange(30) > 0)] == SYSTEM.all_places
+        )
+        assert bought[0] == min(SYSTEM.all_places, fill // own[0]) or not fill
 
 
 def foreseeing(prices, seeds, rounds=30, **settings):

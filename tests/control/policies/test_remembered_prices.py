@@ -17,9 +17,7 @@ PRICES = st.lists(
 
 
 @given(PRICES, st.floats(0.0, 5.0))
-def test_following_the_edge_spends_what_was_asked_for_and_no_other_rule_buys_more_for_it(
-    prices, spend
-):
+def test_following_the_edge_buys_the_most_for_what_was_asked_for(prices, spend):
     """The fractional knapsack: the cheapest first."""
     edge = edge_of(
         np.sort(np.array(prices))[None], np.array([len(prices)]), np.array([spend])

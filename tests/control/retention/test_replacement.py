@@ -18,6 +18,7 @@ from headgate.control.policies import (
     Resolving,
     Threshold,
 )
+from headgate.control.types import SampleView
 from headgate.testing import a_system
 
 from ..playing import after, arriving, goes_on
@@ -168,13 +169,13 @@ def test_clients_that_admit_less_than_ordered(rule):
         Constant(rate=9, K=1, rule=RULES[rule][0](BUFFER)),
         2,
         np.array([7, 9]),
-        labels,
     )
     prices = [np.array([2.0, 3.0])] * 20
     for _, ledger in goes_on(
         controller,
         prices,
         report=lambda orders: Report(orders.admitted // (1 + orders.t % 3)),
+        samples=SampleView(labels),
     ):
         assert (ledger.contents.labels is not None) == (rule == "class-balanced")
         assert np.array_equal((ledger.places >= 0).sum(axis=-1), ledger.occupancy)

@@ -14,7 +14,6 @@ from headgate.control.buffers import (
     keeps_alone,
 )
 from headgate.control.policies import Constant
-from headgate.control.types import Streams
 from headgate.errors import SettingError
 from headgate.testing import a_system
 
@@ -123,9 +122,7 @@ def test_every_client_of_every_run_is_counted_with_its_rounds_and_its_places(
 ):
     asked = []
     monkeypatch.setattr(buffers, "check_memory", lambda what, size: asked.append(size))
-    Buffers(
-        rule, System(np.array([3, 1, 7]), 1.0, horizon), 2, Streams(np.arange(2), None)
-    )
+    Buffers(rule, System(np.array([3, 1, 7]), 1.0, horizon), 2, np.arange(2))
     assert asked == [2 * 3 * each for each in taken]
 
 
@@ -142,5 +139,5 @@ def test_more_than_there_can_be_is_refused(rule, what):
             rule,
             System(np.array([3, 1, 7] * 1000), 1.0, None),
             2,
-            Streams(np.arange(2), None),
+            np.arange(2),
         )

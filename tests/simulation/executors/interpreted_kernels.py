@@ -140,12 +140,12 @@ def test_convolution_its_slope_and_its_descent(height, width, positions, momentu
 
     whole = w.view(clients, 9 * inward, outward)
     kernels.convolve[(count * 2,)](
-        images(x, 16), box(whole, 1, 16, 32), y, y, *table, height, width, inward, outward, 9, False, False, positions, 32, 16,
-        "ieee",
+        images(x, 16), box(whole, 1, 16, 32), y, y, *table, height, width, inward,
+        outward, 9, False, False, positions, 32, 16, "ieee",
     )  # fmt: skip
     kernels.convolve[(count,)](
-        images(slope, 64), box(whole, 1, 32, 64), dx, added, *table, height, width, outward, inward, 9, True, True, positions,
-        32, 64, "ieee",
+        images(slope, 64), box(whole, 1, 32, 64), dx, added, *table, height, width,
+        outward, inward, 9, True, True, positions, 32, 64, "ieee",
     )  # fmt: skip
     master, velocity, low = (
         w.clone(),
@@ -154,9 +154,9 @@ def test_convolution_its_slope_and_its_descent(height, width, positions, momentu
     )
     before = velocity.clone()
     kernels.descend_convolution[9 * 2, clients](
-        images(x, 16), box(slope.view(-1, outward), positions, 64), master, velocity, low, ints(OFFSETS),
-        w.stride(0), w.stride(0), 0.1, momentum, 0.01, height, width, inward, outward, 9, momentum > 0, True, 16, 64, positions,
-        "ieee",
+        images(x, 16), box(slope.view(-1, outward), positions, 64), master, velocity,
+        low, ints(OFFSETS), w.stride(0), w.stride(0), 0.1, momentum, 0.01, height,
+        width, inward, outward, 9, momentum > 0, True, 16, 64, positions, "ieee",
     )  # fmt: skip
     for c, own in each_client():
         inputs = image(x[own]).requires_grad_()
@@ -217,7 +217,8 @@ def test_normalisation_mish_and_pool(pool, add, at_once):
 
     def forward(learn):
         kernels.norm_mish[((samples + 1) * 2,)](
-            x, affine, added, y, winner, mean, rstd, owner, 2 * channels, 1e-5, *shape, add, learn, *strip
+            x, affine, added, y, winner, mean, rstd, owner, 2 * channels, 1e-5, *shape,
+            add, learn, *strip
         )  # fmt: skip
 
     forward(False)
@@ -226,7 +227,8 @@ def test_normalisation_mish_and_pool(pool, add, at_once):
     forward(True)
     assert torch.equal(judged, y)
     kernels.norm_mish_slope[((samples + 1) * 2,)](
-        x, slope, affine, winner, mean, rstd, dx, d_affine, owner, 2 * channels, 2 * channels, *shape, *strip
+        x, slope, affine, winner, mean, rstd, dx, d_affine, owner, 2 * channels,
+        2 * channels, *shape, *strip
     )  # fmt: skip
     for c, own in each_client():
         inputs = image(x[own]).requires_grad_()
@@ -291,7 +293,7 @@ def test_the_executor_does_what_the_reference_does(net, training):
         assert torch.equal(after[2:], case.run(2).advance(executor, training)[0])
 
 
-def test_the_arrays_of_a_round_are_let_go_before_those_of_a_larger_one_take_their_memory(
+def test_arrays_of_a_round_are_let_go_before_larger_ones_are_made(
     monkeypatch,
 ):
     """Otherwise both are held at once, and do not fit into the memory that was asked

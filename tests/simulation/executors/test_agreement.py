@@ -17,11 +17,10 @@ from headgate.simulation.executors.gram import BIN
 from headgate.simulation.executors.reference import Reference
 
 from .worlds import (
+    ALIKE_ONLY,
     CLASSES,
     KINDS,
-    OBJECTIVES,
     ONE_RUN,
-    ONLY_PLAIN,
     THREE_RUNS,
     assert_same,
     linear,
@@ -54,45 +53,43 @@ TRAININGS = [
         LocalTraining(0.03, 3, momentum=0.9, weight_decay=0.01, batch_size=size)
         for size in (1, 3, 8, 1000)
     ),
+]
+OF_WEIGHED = [
+    LocalTraining(0.3, 4, 0.0, 0.1),
+    LocalTraining(0.3, 4, 0.8, 0.1),
+    LocalTraining(0.1, 2, 0.5, 0.02, batch_size=3),
+]
+"""for samples with weights of their own"""
+CASES = [
+    *((kind, training, False) for kind in MODELS for training in TRAININGS),
     *(
-        LocalTraining(lr, steps, momentum, decay, batch_size, objective)
-        for objective, _ in OBJECTIVES.values()
-        for lr, steps, momentum, decay, batch_size in (
-            (0.3, 4, 0, 0.1, None),
-            (0.3, 4, 0.8, 0.1, None),
-            (0.1, 2, 0.5, 0.02, 3),
-        )
+        (kind, training, True)
+        for kind in MODELS
+        if kind not in ALIKE_ONLY
+        for training in OF_WEIGHED
     ),
 ]
-
-
-def fits(kind, training):
-    in_batches = training.batch_size is None or kind in IN_BATCHES
-    return in_batches and (training.plain or kind not in ONLY_PLAIN)
-
-
 CASES = [
-    (kind, training)
-    for kind in MODELS
-    for training in TRAININGS
-    if fits(kind, training)
+    (kind, training, weighed)
+    for kind, training, weighed in CASES
+    if training.batch_size is None or kind in IN_BATCHES
 ]
 
 
 @cache
-def judged(model, buffers, training):
+def judged(model, buffers, training, weighed):
     """A world and what the reference makes of it: the same for all executors, which
     leave their arguments alone.
     """
-    case = world(model(), BUFFERS[buffers])
+    case = world(model(), BUFFERS[buffers]).weighed(weighed)
     return case, case.advance(Reference(case.task), training)
 
 
 @pytest.mark.parametrize("buffers", BUFFERS)
-@pytest.mark.parametrize(("kind", "training"), CASES, ids=str)
-def test_executors_do_what_the_reference_does(kind, training, buffers):
+@pytest.mark.parametrize(("kind", "training", "weighed"), CASES, ids=str)
+def test_executors_do_what_the_reference_does(kind, training, weighed, buffers):
     for model in MODELS[kind] if training.batch_size is None else [tanh_net]:
-        case, expected = judged(model, buffers, training)
+        case, expected = judged(model, buffers, training, weighed)
         assert_same(
             case.advance(KINDS[kind](case.task), training), expected, case.theta
         )
@@ -154,11 +151,6 @@ def trainings(draw, kind):
         momentum=draw(st.sampled_from([0.0, 0.9])),
         weight_decay=draw(st.sampled_from([0.0, 0.2])),
         batch_size=batch_size,
-        objective=OBJECTIVES[
-            draw(
-                st.sampled_from(["plain"] if kind in ONLY_PLAIN else sorted(OBJECTIVES))
-            )
-        ][0],
     )
 
 
@@ -176,6 +168,7 @@ def test_any_buffers_in_any_settings(kind, most, data, runs, clients):
         sizes,
         seed=data.draw(st.integers(0, 3)),
     )
+    case = case.weighed(kind not in ALIKE_ONLY and data.draw(st.booleans()))
     training = data.draw(trainings(kind))
     executor = KINDS[kind](case.task)
     if kind == "batched":

@@ -15,7 +15,6 @@ from headgate.kernels.residual_net import ResidualNet
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import MODEL, Logistic
 from headgate.learning.networks import build_model
-from headgate.learning.objectives import CalibratedLogits
 from headgate.simulation import executors
 from headgate.simulation.executors import SHIPPED, choose, find
 from headgate.simulation.executors.layers import is_linear
@@ -35,7 +34,6 @@ from .worlds import (
 )
 
 ON_CUDA = torch.device("cuda")
-OTHER = {"objective": CalibratedLogits()}
 
 
 def sigmoid_net():
@@ -59,9 +57,6 @@ def shipped(name):
         (linear, {"batch_size": 4}, "compiled"),
         (tanh_net, {"weight_decay": 0.1}, "compiled"),
         (sigmoid_net, {}, "flat"),
-        (linear, OTHER, "gram"),
-        (linear, {"batch_size": 2, **OTHER}, "flat"),
-        (tanh_net, OTHER, "flat"),
         ("lenet", {}, "compiled"),
         ("resnet9", {}, "flat"),
         ("logistic", {}, "gram"),
@@ -83,12 +78,9 @@ def test_on_the_cpu_the_fastest_that_fits_is_chosen_or_the_one_that_is_named(
         pytest.param(tanh_net, "float32", {}, ("triton", False), marks=with_triton),
         (tiny_convolution, "float32", {}, ("batched", False)),
         (tiny_convolution, "float32", {"batch_size": 4}, ("flat", False)),
-        (tiny_convolution, "float32", OTHER, ("batched", False)),
         pytest.param("resnet9", "auto", {}, ("triton", True), marks=with_triton),
         pytest.param("resnet9", "bfloat16", {}, ("triton", True), marks=with_triton),
         ("resnet9", "auto", {"batch_size": 4}, ("streams", True)),
-        ("resnet9", "auto", OTHER, ("batched", False)),
-        ("resnet9", "auto", {"batch_size": 4, **OTHER}, ("flat", False)),
         ("resnet9", "float32", {}, ("streams", False)),
         ("lenet", "bfloat16", {}, ("streams", True)),
         pytest.param("lenet", "auto", {}, ("triton", False), marks=with_triton),
@@ -161,18 +153,6 @@ def test_on_cuda_the_model_and_its_precision_decide(
             {"bfloat16": True, "device": ON_CUDA},
             {},
             "training.dtype = bfloat16: --executor batched does not do it",
-        ),
-        (
-            "compiled",
-            {},
-            OTHER,
-            "--executor compiled: plain cross-entropy only, objective.kind = fedlc",
-        ),
-        (
-            "streams",
-            {},
-            OTHER,
-            "--executor streams: plain cross-entropy only, objective.kind = fedlc",
         ),
         (
             "triton",

@@ -66,32 +66,113 @@ NETS = [
     case("like_lenet", like_lenet, GREY),
     case("like_lenet in colour", lambda: like_lenet(3), (3, 8, 8), long=True),
     # padding where the slope of the input is wanted, and windows that leave an edge out
-    case("edges", net(nn.Conv2d(1, 3, 5, padding=2), nn.Tanh(), nn.MaxPool2d(2), nn.Conv2d(3, 2, 3, padding=1), nn.Tanh(),
-                      nn.Flatten(), nn.Linear(32, CLASSES)), (1, 9, 8)),
-    case("nothing_between", net(nn.Conv2d(3, 6, 1), nn.Conv2d(6, 2, 1), nn.MaxPool2d(2), nn.Flatten(),
-                                nn.Linear(32, CLASSES)), (3, 8, 8)),
+    case(
+        "edges",
+        net(
+            nn.Conv2d(1, 3, 5, padding=2),
+            nn.Tanh(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(3, 2, 3, padding=1),
+            nn.Tanh(),
+            nn.Flatten(),
+            nn.Linear(32, CLASSES),
+        ),
+        (1, 9, 8),
+    ),
+    case(
+        "nothing_between",
+        net(
+            nn.Conv2d(3, 6, 1),
+            nn.Conv2d(6, 2, 1),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(32, CLASSES),
+        ),
+        (3, 8, 8),
+    ),
     # features that are no whole vectors, an activation of its own and one that a layer
     # takes in
-    case("without_convolution", net(nn.Flatten(), nn.Linear(64, 9), nn.Tanh(), nn.Linear(9, 6, bias=False), nn.ReLU(),
-                                    nn.Linear(6, CLASSES)), GREY),
+    case(
+        "without_convolution",
+        net(
+            nn.Flatten(),
+            nn.Linear(64, 9),
+            nn.Tanh(),
+            nn.Linear(9, 6, bias=False),
+            nn.ReLU(),
+            nn.Linear(6, CLASSES),
+        ),
+        GREY,
+    ),
     case("one_layer", net(nn.Flatten(), nn.Linear(192, CLASSES)), (3, 8, 8)),
     case("wide_rows", wide_rows, (1, 18, 17)),
     # convolutions that take two and four pixels as one with more outputs, the first in
     # two groups
-    case("seen_together", net(nn.Conv2d(1, 14, 9, padding=4), nn.ReLU(), nn.Conv2d(14, 1, 5), nn.MaxPool2d(2), nn.ReLU(),
-                              nn.Flatten(), nn.Linear(4, CLASSES)), (1, 9, 8), long=True),
-    case("without_biases", net(nn.Conv2d(1, 3, 3, bias=False), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(3, 4, 2), nn.MaxPool2d(2),
-                               nn.Flatten(), nn.Linear(16, 5, bias=False), nn.ReLU(), nn.Linear(5, CLASSES)), (1, 13, 12),
-         long=True),
+    case(
+        "seen_together",
+        net(
+            nn.Conv2d(1, 14, 9, padding=4),
+            nn.ReLU(),
+            nn.Conv2d(14, 1, 5),
+            nn.MaxPool2d(2),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(4, CLASSES),
+        ),
+        (1, 9, 8),
+        long=True,
+    ),
+    case(
+        "without_biases",
+        net(
+            nn.Conv2d(1, 3, 3, bias=False),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(3, 4, 2),
+            nn.MaxPool2d(2),
+            nn.Flatten(),
+            nn.Linear(16, 5, bias=False),
+            nn.ReLU(),
+            nn.Linear(5, CLASSES),
+        ),
+        (1, 13, 12),
+        long=True,
+    ),
     # more outputs than are done at once, kernels of even sides, and an edge that no
     # window takes; for test_vector_widths
-    case("many_channels", net(nn.Conv2d(1, 9, 4, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(9, 27, 2, padding=1),
-                              nn.ReLU(), nn.Conv2d(27, 1, 3), nn.ReLU(), nn.Flatten(), nn.Linear(12, CLASSES)), (1, 10, 7),
-         long=True),
+    case(
+        "many_channels",
+        net(
+            nn.Conv2d(1, 9, 4, padding=2),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(9, 27, 2, padding=1),
+            nn.ReLU(),
+            nn.Conv2d(27, 1, 3),
+            nn.ReLU(),
+            nn.Flatten(),
+            nn.Linear(12, CLASSES),
+        ),
+        (1, 10, 7),
+        long=True,
+    ),
     # wider than what they see but for the padding
-    case("large_kernels", net(nn.Conv2d(1, 5, 7, padding=3), nn.Tanh(), nn.MaxPool2d(2), nn.Conv2d(5, 6, 5, padding=3),
-                              nn.MaxPool2d(2), nn.Tanh(), nn.Flatten(), nn.Linear(54, CLASSES)), (1, 9, 11), long=True),
-]  # fmt: skip
+    case(
+        "large_kernels",
+        net(
+            nn.Conv2d(1, 5, 7, padding=3),
+            nn.Tanh(),
+            nn.MaxPool2d(2),
+            nn.Conv2d(5, 6, 5, padding=3),
+            nn.MaxPool2d(2),
+            nn.Tanh(),
+            nn.Flatten(),
+            nn.Linear(54, CLASSES),
+        ),
+        (1, 9, 11),
+        long=True,
+    ),
+]
 
 
 def check(case, training, tolerance=1e-9):
@@ -389,7 +470,8 @@ from headgate.kernels import kernel_calls, kernels
 from headgate.kernels.compiled_shapes import Grid, Window
 print(kernel_calls.is_empty(), kernel_calls.objection())
 for k in {sides}:
-    made, *_ = kernels.convolution(Window(k, 1, 0, Grid(1, 8, 8), Grid(2, 9 - k, 9 - k)))
+    window = Window(k, 1, 0, Grid(1, 8, 8), Grid(2, 9 - k, 9 - k))
+    made, *_ = kernels.convolution(window)
     made.address(np.dtype("float64"))
     print(sum(made.function.stats.cache_hits.values()))
 """
@@ -400,14 +482,14 @@ def kept(folder, *sides):
     the folder, then what it found there.
     """
     done = subprocess.run(
-        [sys.executable, "-c", KEEPING.format(sides=sides)], capture_output=True, text=True, check=True,
-        env={**os.environ, "XDG_CACHE_HOME": str(folder)},
+        [sys.executable, "-c", KEEPING.format(sides=sides)], capture_output=True,
+        text=True, check=True, env={**os.environ, "XDG_CACHE_HOME": str(folder)},
     )  # fmt: skip
     first, *hits = done.stdout.splitlines()
     return first, hits
 
 
-def test_what_was_compiled_is_found_by_the_next_process_and_no_closure_is_taken_for_another(
+def test_the_next_process_finds_what_was_compiled(
     tmp_path,
 ):
     assert kept(tmp_path, 3) == ("True None", ["0"])

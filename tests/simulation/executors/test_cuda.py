@@ -27,8 +27,9 @@ SIZES = [[3, 0, 1, 5, 9], [0, 0, 0, 0, 0], [1, 2, 0, 9, 4]]
 
 def residual_net():
     return nn.Sequential(
-        block(3, 32, 16), nn.MaxPool2d(2), block(32, 64, 16), nn.MaxPool2d(2), Residual(block(64, 64, 16), block(64, 64, 16)),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10),
+        block(3, 32, 16), nn.MaxPool2d(2), block(32, 64, 16), nn.MaxPool2d(2),
+        Residual(block(64, 64, 16), block(64, 64, 16)), nn.AdaptiveAvgPool2d(1),
+        nn.Flatten(), nn.Linear(64, 10),
     )  # fmt: skip
 
 

@@ -134,9 +134,12 @@ def test_other_nets_are_refused(model, reason):
 
 
 def test_resnet9_is_read_off_its_module(resnet9):
-    assert [(each.inward, each.outward, each.height, each.taps) for each in resnet9.layers] == [
-        (32, 64, 32, 1), (64, 128, 32, 9), (128, 128, 16, 9), (128, 128, 16, 9), (128, 256, 16, 9),
-        (256, 512, 8, 9), (512, 512, 4, 9), (512, 512, 4, 9),
+    shapes = [
+        (each.inward, each.outward, each.height, each.taps) for each in resnet9.layers
+    ]
+    assert shapes == [
+        (32, 64, 32, 1), (64, 128, 32, 9), (128, 128, 16, 9), (128, 128, 16, 9),
+        (128, 256, 16, 9), (256, 512, 8, 9), (512, 512, 4, 9), (512, 512, 4, 9),
     ]  # fmt: skip
     assert [i for i, each in enumerate(resnet9.layers) if each.pool] == [1, 4, 5]
     assert {

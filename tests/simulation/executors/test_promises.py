@@ -9,23 +9,25 @@ import pytest
 import torch
 from threadpoolctl import ThreadpoolController
 
+from headgate.errors import SettingError
 from headgate.kernels.compiled import Compiled
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Logistic
 from headgate.learning.networks import build_model
+from headgate.simulation.executors import SHIPPED, find
 from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.types import native_kernels
 
 from .worlds import (
+    ALIKE_ONLY,
     ALL,
     CLASSES,
     FITTED,
     FITTING,
     KINDS,
-    OBJECTIVES,
     ONE_RUN,
-    ONLY_PLAIN,
     THREE_RUNS,
+    WEIGHED,
     assert_same,
     linear,
     tiny_convolution,
@@ -33,19 +35,12 @@ from .worlds import (
 )
 
 
-@pytest.mark.parametrize(
-    ("kind", "objective"),
-    [
-        (kind, name)
-        for kind in ALL
-        for name in OBJECTIVES
-        if name == "plain" or kind not in ONLY_PLAIN
-    ],
-)
-def test_runs_together_are_runs_alone_also_beside_one_that_broke_down(kind, objective):
+@pytest.mark.parametrize(("kind", "weighed"), WEIGHED)
+def test_runs_together_are_runs_alone_also_beside_one_that_broke_down(kind, weighed):
     case = world(FITTED.get(kind, tiny_convolution)(), [*THREE_RUNS, [4, 1, 0, 0, 2]])
+    case = case.weighed(weighed)
     case.theta[3] = torch.nan
-    training = LocalTraining(0.3, 5, momentum=0.5, objective=OBJECTIVES[objective][0])
+    training = LocalTraining(0.3, 5, momentum=0.5)
     after, loss = case.advance(ALL[kind](case.task), training)
     assert after[3].isnan().all()
     assert loss[3].isnan()
@@ -158,6 +153,35 @@ def test_gram_gives_the_same_bits_with_any_number_of_threads_and_puts_it_back():
     assert torch.equal(*given)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in ALL if kind not in ALIKE_ONLY])
+def test_factors_of_1_are_no_factors_and_the_loss_before_has_none(kind):
+    case = world(FITTED.get(kind, tiny_convolution)(), THREE_RUNS)
+    ones = torch.ones(len(case.packed.labels), dtype=case.theta.dtype)
+    alike = case._replace(packed=case.packed._replace(factors=ones))
+    training = LocalTraining(0.3, 3, momentum=0.5)
+    expected = case.advance(ALL[kind](case.task), training)
+    assert_same(
+        alike.advance(ALL[kind](case.task), training), expected, case.theta, 1e-12
+    )
+    weighed, loss = case.weighed().advance(ALL[kind](case.task), training)
+    assert not torch.allclose(weighed[0], expected[0][0], rtol=1e-3)
+    torch.testing.assert_close(loss, expected[1], rtol=1e-12, atol=0, equal_nan=True)
+
+
+def test_factors_are_refused_by_executors_that_do_not_apply_them():
+    weighing = [name for name in SHIPPED if find(name).weighs_samples]
+    assert weighing == ["reference", "gram", "flat", "batched", "streams"]
+    case = world(linear(), ONE_RUN).weighed()
+    with pytest.raises(
+        SettingError,
+        match=(
+            r"^--executor compiled: the samples of a client cannot have different"
+            r" weights$"
+        ),
+    ):
+        case.advance(Compiled(case.task), LocalTraining(0.1, 1))
+
+
 @pytest.mark.parametrize(("make", "model"), FITTING)
 def test_what_does_not_belong_together_is_refused(make, model):
     case = world(model(), ONE_RUN)
@@ -173,6 +197,9 @@ def test_what_does_not_belong_together_is_refused(make, model):
         ),
         "images are": case._replace(
             packed=packed._replace(images=packed.images[:, :1])
+        ),
+        "factors are 2, must be 23": case._replace(
+            packed=packed._replace(factors=torch.ones(2))
         ),
     }
     for reason, each in wrong.items():

@@ -11,9 +11,7 @@ from headgate.simulation.executors.types import grouped
     st.lists(st.integers(0, 40), min_size=1, max_size=12),
     st.sampled_from([0.0, 3.0, 25.0, 1e6]),
 )
-def test_groups_hold_every_sample_once_and_fill_up_as_much_as_another_would_cost_and_no_more(
-    sizes, overhead
-):
+def test_groups_hold_every_sample_once_and_fill_up_no_more_than_pays(sizes, overhead):
     offsets = np.concatenate([[0], np.cumsum(sizes)])
     groups = grouped(offsets, np.flatnonzero(sizes), overhead)
     seen = [int(row) for group in groups for row in group.rows[group.real]]

@@ -20,9 +20,10 @@ import sys
 import pytest
 from headgate.kernels import processor
 processor.vector_registers = lambda: {kind}
-from headgate.kernels import compiled_shapes
-assert (compiled_shapes.LANES, compiled_shapes.LONG, compiled_shapes.REGISTERS) == {kind}
-sys.exit(pytest.main(["-q", "-p", "no:cacheprovider", "-p", "no:xdist", {file!r}, "-k", {which!r}]))
+from headgate.kernels import compiled_shapes as shapes
+assert (shapes.LANES, shapes.LONG, shapes.REGISTERS) == {kind}
+alone = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
+sys.exit(pytest.main([*alone, {file!r}, "-k", {which!r}]))
 """
 WHICH = "many_channels"
 

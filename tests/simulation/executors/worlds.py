@@ -12,16 +12,14 @@ from torch import Tensor, nn
 
 from headgate.kernels.compiled import Compiled
 from headgate.learning.datasets import BYTE
-from headgate.learning.objectives import CalibratedLogits, FreshShare, PlainLoss
 from headgate.simulation.executors import RaggedBatch
 from headgate.simulation.executors.batched import Batched
+from headgate.simulation.executors.executor import slices
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import Task
-
-from ...learning import losses_written_out as written
 
 with_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"
@@ -30,14 +28,6 @@ SHAPE, CLASSES = (2, 6, 6), 4
 MEAN, STD = (0.1, 0.4, 0.3), (0.3, 0.2, 0.25)  # of the channels, as many as there are
 ONE_RUN = [[4, 0, 1, 11, 7]]
 THREE_RUNS = [[3, 0, 1, 5, 60], [0, 0, 0, 0, 0], [1, 2, 0, 9, 50]]
-OBJECTIVES = {
-    "plain": (PlainLoss(), written.plain),
-    "fresh": (FreshShare(0.8), written.plain),
-    "fedlc": (CalibratedLogits(2.0, 0.1), written.fedlc),
-    "fedlc, left out": (CalibratedLogits(0.5, 0.0), written.fedlc),
-    "one's own": (written.Pulled(0.7), written.pulled),
-}
-"""what clients minimise, and the loss of one sample as its paper writes it"""
 
 
 def linear():
@@ -99,8 +89,11 @@ FITTING = [
     pytest.param(make, FITTED.get(name, tiny_convolution), id=name)
     for name, make in ALL.items()
 ]
-ONLY_PLAIN = ("compiled", "streams")
-"""executors that minimise nothing but cross-entropy"""
+ALIKE_ONLY = ("compiled",)
+"""executors to which all samples of a client must weigh the same"""
+WEIGHED = [(kind, False) for kind in ALL]
+WEIGHED += [(kind, True) for kind in ALL if kind not in ALIKE_ONLY]
+"""each executor without and, if it can, with a weight of its own for each sample"""
 
 
 class World(NamedTuple):
@@ -112,28 +105,34 @@ class World(NamedTuple):
 
     def advance(self, executor, training, t=3):
         return executor.advance(
-            self.theta, self.batch_for(training), self.weights, training, self.seeds, t
+            self.theta, self.packed, self.weights, training, self.seeds, t
         )
 
-    def batch_for(self, training):
-        """Where an objective asks for the age of samples, about 40 % of them are fresh:
-        those whose first byte is small.
+    def weighed(self, does=True):
+        """With another factor for each sample, on average 1 over a client; a sample
+        whose first byte is small has none.
         """
-        if not training.objective.by_age:
-            return self.packed
-        fresh = self.packed.images.flatten(1)[:, 0] < 100
-        factors = training.objective.factors(fresh.numpy(), self.packed.offsets)
-        return self.packed._replace(
-            factors=torch.from_numpy(factors).to(self.theta.dtype)
-        )
+        if not does:
+            return self
+        factors = (self.packed.images.flatten(1)[:, 0] // 60).to(self.theta.dtype)
+        for own in slices(self.packed.offsets):
+            if factors[own].any():
+                factors[own] /= factors[own].mean()
+            else:
+                factors[own] = 1
+        return self._replace(packed=self.packed._replace(factors=factors))
 
     def run(self, r):
         """Only run r."""
         clients, offsets = self.weights.shape[1], self.packed.offsets
         first, last = offsets[r * clients], offsets[(r + 1) * clients]
         own = offsets[r * clients : (r + 1) * clients + 1] - first
+        factors = self.packed.factors
         packed = RaggedBatch(
-            self.packed.images[first:last], self.packed.labels[first:last], own
+            self.packed.images[first:last],
+            self.packed.labels[first:last],
+            own,
+            None if factors is None else factors[first:last],
         )
         return World(
             self.task,

@@ -7,7 +7,6 @@ import sys
 import pytest
 
 from headgate.experiment import load
-from headgate.records.tables import shard_folders
 
 SETTINGS = [
     "run.seeds=4",
@@ -28,8 +27,7 @@ def tables(folder):
 def models(folder):
     return [
         path.read_bytes()
-        for part in shard_folders(folder)
-        for path in sorted(part.rglob("*.safetensors"))
+        for path in sorted((folder / "checkpoints").rglob("*.safetensors"))
     ]
 
 

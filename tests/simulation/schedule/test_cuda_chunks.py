@@ -10,7 +10,6 @@ import torch
 
 from headgate.errors import Interrupted
 from headgate.experiment import load
-from headgate.records.tables import shard_folders
 from headgate.simulation import cut, run, schedule, workers
 from headgate.simulation.schedule import perform
 
@@ -30,7 +29,8 @@ class Small(Model):
     def build(self, shape, classes):
         from torch import nn
         convolution = nn.Conv2d(1, 4, 3, padding=1)
-        return nn.Sequential(convolution, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(64, classes))
+        inner = convolution, nn.ReLU(), nn.MaxPool2d(2), nn.Flatten()
+        return nn.Sequential(*inner, nn.Linear(64, classes))
 """
 
 
@@ -63,7 +63,7 @@ def test_chunks_come_to_the_numbers_of_one_also_if_interrupted(
     tmp_path, monkeypatch, small
 ):
     cut_up = play(small, tmp_path / "cut")[0].path
-    assert len(shard_folders(cut_up)) == 4
+    assert len(models(cut_up)) == 4
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         play(small, folder, watch=Stopping())

@@ -2,7 +2,6 @@
 the same bytes.
 """
 
-import json
 import os
 import signal
 import subprocess
@@ -10,14 +9,15 @@ import sys
 import time
 from contextlib import closing
 from pathlib import Path
-from types import SimpleNamespace
+from unittest.mock import Mock
 
 import pytest
 
 from headgate.errors import Interrupted
 from headgate.experiment import load
-from headgate.records.reader import RunFolder, scan_runs
-from headgate.records.tables import shard_folders
+from headgate.records.chunks import open_chunks
+from headgate.records.reader import RunFolder, newest_checkpoints, scan_runs
+from headgate.records.tables import parts_of
 from headgate.simulation import cut
 from headgate.simulation.schedule import perform
 from headgate.simulation.workers import Processes
@@ -81,13 +81,7 @@ def begun(tmp_path, long_run):
     ) as process:
         try:
             until(
-                lambda: (
-                    sum(
-                        any((shard / "clients").glob("part-*"))
-                        for shard in shards_of(folder)
-                    )
-                    >= 2
-                ),
+                lambda: len({part.chunk for part in parts_of(folder, "clients")}) >= 2,
                 process,
             )
             yield process, folder
@@ -101,10 +95,6 @@ def resumed(folder, processes):
     return tables(folder), models(folder)
 
 
-def shards_of(folder):
-    return shard_folders(folder) if (folder / "state.json").exists() else []
-
-
 def until(condition, process=None):
     end = time.monotonic() + 240
     while not condition():
@@ -113,14 +103,10 @@ def until(condition, process=None):
         time.sleep(0.02)
 
 
-def pids(folder):
-    """Of the children at work."""
-    told = [
-        json.loads((part / "state.json").read_text())
-        for part in shards_of(folder)
-        if (part / "state.json").exists()
-    ]
-    return [each["pid"] for each in told if each["round"] < each["rounds"]]
+def pids(process):
+    """Of the children of a process."""
+    told = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+    return [int(pid) for pid in told.split()]
 
 
 def gone(pid):
@@ -141,7 +127,7 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(
     assert run.state["policies"] == ["hybrid", "acdpp"]
     until(lambda: min(run.metrics().height, run.clients().height) > 20, process)
     assert run.metrics()["t"].is_sorted()
-    children = pids(folder)
+    children = pids(process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=240)
     assert process.returncode == 130
@@ -152,9 +138,7 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(
     stopped = RunFolder.open(folder)
     assert stopped.status == "interrupted"
     assert 0 < stopped.state["round"] < ROUNDS
-    assert any(
-        list((part / "checkpoints").glob("0*")) for part in shard_folders(folder)
-    )
+    assert newest_checkpoints(folder)
     assert resumed(folder, 2) == long_run
     assert RunFolder.open(folder).state["round"] == ROUNDS
 
@@ -162,7 +146,7 @@ def test_a_live_run_in_parts_reads_as_one_and_goes_on_after_ctrl_c(
 @linux
 def test_a_killed_child_is_named_and_the_others_stop_cleanly(begun, long_run):
     process, folder = begun
-    victim = pids(folder)[0]
+    victim = pids(process)[0]
     os.kill(victim, signal.SIGKILL)
     _, err = process.communicate(timeout=240)
     assert process.returncode == 1
@@ -176,15 +160,13 @@ def test_a_killed_child_is_named_and_the_others_stop_cleanly(begun, long_run):
 @linux
 def test_children_of_a_killed_command_end_by_themselves(begun, long_run):
     process, folder = begun
-    children = pids(folder)
+    children = pids(process)
     assert len(children) == 2
     process.kill()
     process.communicate()
     until(lambda: all(gone(pid) for pid in children))
     assert RunFolder.open(folder).status == "interrupted"
-    assert any(
-        list((part / "checkpoints").glob("0*")) for part in shard_folders(folder)
-    )
+    assert newest_checkpoints(folder)
     assert resumed(folder, 2) == long_run
 
 
@@ -208,7 +190,7 @@ def test_ctrl_c_in_a_last_round_is_heard_and_loses_nothing(
     ):
         perform(experiment, folder, processes=processes)
     assert RunFolder.open(folder).status == "interrupted"
-    assert 1 <= len(list(folder.glob("shards/*/checkpoints/00000006"))) < 4
+    assert 1 <= len(list(folder.glob("checkpoints/c*-00000006"))) < 4
     (tmp_path / "armed").unlink()
     perform(None, folder, processes=processes, trust=["odd"])
     whole = perform(experiment, tmp_path / "whole", processes=1)[0].path
@@ -233,9 +215,9 @@ def test_ctrl_c_while_the_others_are_still_starting(tmp_path, capfd, inherited):
         signal.signal(signal.SIGINT, before)
     with closing(player), pytest.raises(Interrupted):
         player.execute(
-            dict.fromkeys(shard_folders(folder)[1:]),
+            open_chunks(folder)[1:],
             "cpu",
-            SimpleNamespace(update=lambda: None),
+            Mock(),
             lambda: True,
         )
     assert capfd.readouterr().err == ""

@@ -49,7 +49,7 @@ def test_a_process_that_is_lost_before_it_plays_is_an_error(tmp_path):
     worker = Processes(2)
     worker._children[0].process.kill()
     with pytest.raises(HeadgateError, match="ended by SIGKILL"):
-        worker.examine(load("digits", SETTINGS), "cpu", "auto")
+        worker.examine(tmp_path, load("digits", SETTINGS), "cpu", "auto")
     worker.close()
 
 
@@ -67,7 +67,7 @@ def test_a_full_disk_is_reported_also_by_the_process_that_looks_after_the_others
     def full(*given):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("headgate.simulation.schedule.write_state", full)
+    monkeypatch.setattr("headgate.records.owner.OwnedRun.write_state", full)
     folder = tmp_path / "run"
     with pytest.raises(DataError) as error:
         perform(load("digits", SETTINGS), folder, processes=1)
@@ -81,7 +81,7 @@ def test_what_cannot_be_continued_is_not_said_to_go_on(tmp_path, monkeypatch):
     folder, execute = tmp_path / "run", InProcess.execute
 
     def damaged(self, chunks, *given):
-        (next(iter(chunks)) / "checkpoints" / "00000001").mkdir(parents=True)
+        (chunks[0].folder / "checkpoints" / "c000-00000001").mkdir(parents=True)
         execute(self, chunks, *given)
 
     monkeypatch.setattr(InProcess, "execute", damaged)
@@ -131,14 +131,14 @@ def test_what_keeps_one_waiting_before_the_first_round_is_said_first(
 def test_an_executor_that_a_folder_names_is_imported_only_if_it_is_trusted(
     tmp_path, trust
 ):
-    task = schedule._Task(None, tmp_path, fresh=True, executor="os:path")
+    task = schedule._Task(tmp_path, load("digits", SETTINGS), executor="os:path")
     if trust in ((), ("other",)):
         with pytest.raises(
             Untrusted, match=r"executor = os:path: is code from outside headgate"
         ):
-            schedule._refuse_untrusted_executor(task, {"auto", *trust})
+            schedule._check_executor(task, "auto", trust)
     else:
-        schedule._refuse_untrusted_executor(task, {"auto", *trust})
+        schedule._check_executor(task, "auto", trust)
 
 
 # which worker plays by default
@@ -154,6 +154,6 @@ def test_many_processes_play_on_the_cpu_and_one_on_a_gpu(
     monkeypatch.setattr(schedule, "LIGHT", 0)
     monkeypatch.setattr(schedule, "cores", lambda: 2)
     monkeypatch.setattr(schedule, "choose_device", lambda name: name)
-    tasks = [schedule._Task(load("digits"), tmp_path)]
+    tasks = [schedule._Task(tmp_path, load("digits"))]
     with closing(schedule._worker(tasks, device, processes)) as worker:
         assert type(worker) is kind

@@ -7,8 +7,9 @@ import pytest
 
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.experiment import load, sweep_points
+from headgate.records.owner import OwnedRun
 from headgate.records.reader import RunFolder
-from headgate.records.tables import points_of, read_sealed, sealed, shard_folders
+from headgate.records.tables import points_of, read_sealed, sealed
 from headgate.simulation.schedule import perform
 from headgate.writing import FolderLock
 
@@ -25,7 +26,7 @@ def say_made_on_a_gpu(folder):
 def test_a_run_whose_rounds_are_done_is_finished_on_any_device(tmp_path, monkeypatch):
     """As GPU runs are that were made on another machine and brought here."""
     whole = perform(load("digits", SETTINGS), tmp_path / "whole", processes=1)[0].path
-    monkeypatch.setattr("headgate.simulation.schedule.finish", lambda run, *_: run)
+    monkeypatch.setattr(OwnedRun, "finish", lambda self: self.run)
     folder = perform(load("digits", SETTINGS), tmp_path / "run", processes=1)[0].path
     monkeypatch.undo()
     say_made_on_a_gpu(folder)
@@ -78,13 +79,27 @@ def test_folders_that_do_not_fit_are_refused(tmp_path):
     assert (tmp_path / "mine" / "thesis.txt").read_text() == "dear"
 
 
-def test_parts_that_are_missing_are_noticed(tmp_path):
+@pytest.mark.parametrize(
+    "forge",
+    [
+        lambda chunks: chunks.pop(2),
+        lambda chunks: chunks.append(chunks[0]),
+        lambda chunks: chunks[1].update(policies=["constant"]),
+        lambda chunks: chunks[0].update(seeds=10**12),
+        lambda chunks: chunks.insert(0, 7),
+        lambda chunks: chunks[3].pop("first_seed"),
+    ],
+)
+def test_chunks_that_do_not_make_the_run_are_refused(tmp_path, forge):
     folder = tmp_path / "run"
     with pytest.raises(Interrupted):
         perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
-    shutil.rmtree(folder / "shards" / "002")
+    path = folder / "environment.json"
+    facts = read_sealed(path)
+    forge(facts["chunks"])
+    path.write_text(json.dumps(sealed(facts)))
     with pytest.raises(
-        DataError, match="its shards do not hold each of its 8 runs once"
+        DataError, match="its chunks do not hold each of its 8 runs once"
     ) as refusal:
         perform(None, folder, processes=1)
     assert "continue with" not in str(refusal.value)
@@ -96,16 +111,15 @@ def test_a_run_is_played_by_one_process_at_a_time(tmp_path):
         perform(load("digits", SETTINGS), folder, processes=1, watch=Stopping())
     with pytest.raises(SettingError, match=r"--executor flat: .*run was begun by gram"):
         perform(load("digits", SETTINGS), folder, executor="flat")
-    part = shard_folders(folder)[1]
-    for path in (
-        folder,
-        part / "config.toml",
+    for path, shared in (
+        (folder, False),
+        (folder / "config.toml", True),
     ):  # a command, or a child that was left behind
-        later = part / "metrics" / "part-00009.parquet"
+        later = folder / "metrics" / "c001-part-00009.parquet"
         later.parent.mkdir(exist_ok=True)
         later.write_bytes(b"of nobody who is playing")
         with FolderLock() as other:
-            other.take(path, folder)
+            other.take(path, folder, shared)
             with pytest.raises(
                 DataError, match="run: is in use by another process; wait for it to end"
             ):
@@ -131,8 +145,8 @@ def test_a_start_that_was_killed_is_made_again_from_what_its_folder_says(tmp_pat
             watch=Stopping(),
         )
     (half / "state.json").unlink()
-    shutil.rmtree(half / "shards" / "003")
-    shutil.rmtree(half / "shards" / "000" / "checkpoints", ignore_errors=True)
+    for name in ("checkpoints", "metrics", "clients"):
+        shutil.rmtree(half / name)
     perform(None, half, processes=1)
     assert tables(half) == tables(whole)
     assert RunFolder.open(half).environment["executor"] == "flat"
@@ -153,7 +167,7 @@ def test_a_sweep_says_what_it_has_before_it_has_it(tmp_path, monkeypatch):
         made.append(given)
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("headgate.simulation.schedule.create", fail)
+    monkeypatch.setattr("headgate.records.owner.create", fail)
     with pytest.raises(DataError, match="make room"):
         perform(points, folder, processes=1)
     monkeypatch.undo()

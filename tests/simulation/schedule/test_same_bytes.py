@@ -4,7 +4,6 @@ import polars as pl
 
 from headgate.experiment import load, sweep_points
 from headgate.records.reader import RunFolder
-from headgate.records.tables import shard_folders
 from headgate.registry import POLICY
 from headgate.simulation import cut
 from headgate.simulation.schedule import perform
@@ -43,9 +42,7 @@ def test_one_process_and_two_write_the_same_bytes(tmp_path):
     assert RunFolder.open(two).status == "finished"
 
 
-def test_cut_or_whole_the_rows_are_the_same_and_no_policy_sees_the_runs_beside_its_own(
-    tmp_path, monkeypatch
-):
+def test_cut_or_whole_the_rows_are_the_same(tmp_path, monkeypatch):
     """Prices of few levels, so that the runs of several seeds look alike for a
     while.
     """
@@ -56,11 +53,11 @@ def test_cut_or_whole_the_rows_are_the_same_and_no_policy_sees_the_runs_beside_i
         "digits", ["run.seeds=3", "run.rounds=5", f"run.policies=[{listed}]", *prices]
     )
     monkeypatch.setitem(cut.TOGETHER, "gram", 1)
-    parts = perform(experiment, tmp_path / "shards", processes=1)[0].path
-    assert len(shard_folders(parts)) == 3 * len(kinds)
+    parts = perform(experiment, tmp_path / "chunks", processes=1)[0].path
+    assert len(models(parts)) == 3 * len(kinds)
     monkeypatch.setattr(cut, "LIGHT", 1e9)
     whole = perform(experiment, tmp_path / "whole", processes=1)[0].path
-    assert not (whole / "shards").exists()
+    assert len(models(whole)) == 1
     assert tables(parts) == tables(whole)
     rows = pl.read_parquet(parts / "metrics.parquet")
     assert rows["policy"].to_list()[:6] == [kinds[0]] * 3 + [kinds[1]] * 3

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.analysis.pages import words
+from headgate.control.controller import debt_update
 from headgate.control.policies import Acdpp
 from headgate.control.policies.dpp import BentCurve, argmin_on
 from headgate.control.policy import PolicyContext
@@ -19,21 +20,22 @@ from headgate.theory import comparison as c
 from headgate.theory.bound import (
     BoundConstants,
     generalisation_gap,
-    local_constants,
     memory_proportional_weight,
     mismatch,
     penalty,
     penalty_curvature,
     penalty_slope,
 )
-from headgate.theory.reuse import ck_counts, ck_uniformity, kstep_uniformity, uniformity
+from headgate.theory.reuse import ck_counts, ck_uniformity
+from studies.paper import theory
 from studies.paper.errata import numbers as errata
 from studies.paper.errata.page import LISTED, ROOT, SHOWN, counted, numbered_tests
+from studies.paper.theory import kstep_uniformity, local_constants, uniformity
 
 k = BoundConstants()
 
 
-def test_every_erratum_has_its_numbers_and_a_test_and_is_sorted_by_weight_with_labels_of_the_paper():
+def test_every_erratum_has_numbers_labels_and_a_test_and_is_sorted():
     numbers = [each["number"] for each in LISTED["erratum"]]
     assert (
         sorted(numbers)
@@ -51,9 +53,7 @@ def test_every_erratum_has_its_numbers_and_a_test_and_is_sorted_by_weight_with_l
     )
 
 
-@pytest.mark.parametrize(
-    "name", ["README.md", "studies/paper/README.md", "paper/paper.md"]
-)
+@pytest.mark.parametrize("name", ["studies/paper/README.md", "paper/paper.md"])
 def test_pages_say_the_counts_of_the_list(name):
     said = " ".join((ROOT / name).read_text("utf-8").split())
     assert counted() in said
@@ -155,7 +155,7 @@ def test_what_is_right_in_lemma_6_from_pdim_on():
 def test_15_before_round_K_the_printed_formulas_have_no_value():
     assert all(value < 0 for value in errata.shows_15_roots_before_round_K())
     assert np.all(np.isfinite(c.ck_bound(10, 10.0, 3, k)))
-    assert np.all(np.isfinite(c.ck_penalty_ceiling(10, 10.0, 0.9, 3, k)))
+    assert np.all(np.isfinite(theory.ck_penalty_ceiling(10, 10.0, 0.9, 3, k)))
 
 
 def test_17_under_constant_admission_the_effective_size_falls_below_memory():
@@ -480,12 +480,12 @@ def test_10_the_sign_of_omega_1():
     assert minus < regret == pytest.approx(plus)
     omegas = (
         50_000.0,
-        c.omega2(10, 10.0, 0.9, 50, k),
-        c.omega3(10, 10.0, [100], 50, k),
+        theory.omega2(10, 10.0, 0.9, 50, k),
+        theory.omega3(10, 10.0, [100], 50, k),
     )
-    assert float(c.omega_master(*omegas, constant=0.0, T=50, V=1.0)) == pytest.approx(
-        plus
-    )
+    assert float(
+        theory.omega_master(*omegas, constant=0.0, T=50, V=1.0)
+    ) == pytest.approx(plus)
 
 
 @pytest.mark.paper("eq:pC-upper", "eq:pC-upper-explicit")
@@ -515,7 +515,7 @@ def test_12_the_mended_ceiling_holds_on_every_path(K, rho, loss, seed):
     )
     ceiling = errata.repaired_ceiling(K, rate, rho, T, own)
     for t in range(1, T + 1):
-        n, N = c.comparison_counts(
+        n, N = theory.comparison_counts(
             admitted[max(t - K, 0) : t - 1].sum(), admitted[: t - 1].sum(), rate
         )
         assert float(penalty(n, N, own)) <= ceiling[t - 1] * (1 + 1e-9) + 1e-9
@@ -527,9 +527,9 @@ def test_12_mending_it_leaves_the_order_of_omega_2():
         [errata.repaired_ceiling(10, 10.0, 1 - 1 / R, T, k).sum() for R in opened]
     )
     printed = np.array(
-        [c.ck_penalty_ceiling(10, 10.0, 1 - 1 / R, T, k).sum() for R in opened]
+        [theory.ck_penalty_ceiling(10, 10.0, 1 - 1 / R, T, k).sum() for R in opened]
     )
-    limit = c.ck_penalty_limit(10, 10.0, T, k).sum()
+    limit = theory.ck_penalty_limit(10, 10.0, T, k).sum()
     assert (mended - printed) / np.sqrt(opened) == pytest.approx(
         [6500] * 3, rel=0.1
     )  # what it adds
@@ -592,7 +592,7 @@ def test_21_the_path_is_that_of_the_rule():
             lo - 1e-4 <= admitted[0, t - 1] <= hi + 1e-4
         )  # in ten thousandths of a sample
         assert J(admitted[0, t - 1]) <= J(grid).min() * (1 + 1e-6)
-        debt = c.debt_update(debt, price[:, t - 1] * admitted[:, t - 1], 55.0)
+        debt = debt_update(debt, price[:, t - 1] * admitted[:, t - 1], 55.0)
     assert admitted[0, 0] == pytest.approx(rate / (1 - rho), rel=1e-6)
     assert last_debt == pytest.approx(debt)
 
@@ -613,7 +613,7 @@ def test_28_lemma_1_fails_where_prices_are_feasible_on_average_only():
 
 
 @pytest.mark.paper("lem:omega1-order", "lem:omega2-order")
-def test_29_lemmas_2_and_3_differ_by_more_than_one_over_t_squared_and_sum_all_the_same():
+def test_29_lemmas_2_and_3_differ_by_more_than_1_over_t_squared():
     shown = errata.shows_29_roots_are_not_lipschitz()
     assert all(x > 10 for x in shown[::2])
     assert shown[1::2] == pytest.approx([1, 1], abs=0.1)

@@ -25,7 +25,7 @@ def rates():
     )
 
 
-def test_formulas_fail_as_the_errata_say_and_a_constant_memory_is_best_long_after_the_beginning():
+def test_formulas_fail_as_the_errata_say():
     assert (
         theory_claims.printed_uniformity_error(5, 20)
         >= abs(0.86170 / ck_uniformity(5, 20) - 1) - 1e-4

@@ -246,7 +246,7 @@ def test_what_is_not_finite_never_gets_into_json():
         compact({"value": float("inf")})
 
 
-def test_seeds_are_paired_by_name_not_by_place_and_running_bests_of_different_rounds_are_not_compared():
+def test_seeds_are_paired_by_name_and_bests_at_equal_rounds():
     ours = outcome("a", [[0.5], [0.7], [0.9]], seeds=(0, 1, 2))
     assert gaps(ours, outcome("b", [[0.6], [0.8]], seeds=(1, 2))) == pytest.approx(
         [0.1, 0.1]

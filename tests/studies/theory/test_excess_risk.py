@@ -17,17 +17,16 @@ from headgate.learning.datasets import load_dataset
 from headgate.learning.models import Logistic
 from headgate.learning.networks import Flat, build_model
 from headgate.simulation.engine import Simulation
-from headgate.theory.bound import (
-    cumulative_excess_risk,
-    generalisation_gap,
-    gradient_mismatch,
-    learning_error,
-    local_constants,
-    optimisation_bound,
-)
+from headgate.theory.bound import generalisation_gap, learning_error
 from headgate.theory.reuse import effective_sample_size
 from studies import recipe
 from studies.paper.errata.numbers import exact_mismatch
+from studies.paper.theory import (
+    cumulative_excess_risk,
+    gradient_mismatch,
+    local_constants,
+    optimisation_bound,
+)
 from studies.paper.theory_claims import of_runs
 from studies.theory.excess_risk import (
     BASIC,

@@ -14,7 +14,6 @@ PAGES = [
     f"/run/{LONG}",
     f"/compare?runs={LONG}&runs=stopped",
     "/plan",
-    "/gate?round=3",
 ]
 
 

@@ -16,9 +16,7 @@ def plot(page, title):
     return page.locator("figure", has_text=title).locator(".plot")
 
 
-def test_every_figure_is_drawn_with_its_text_alternative_and_a_link_reproduces_the_view(
-    tab, served
-):
+def test_every_figure_has_its_text_and_a_link_reproduces_the_view(tab, served):
     page = tab(served, "/run/done")
     expect(page.get_by_role("heading", level=1)).to_have_text("done")
     expect(page.locator(".plot")).to_have_count(10)
@@ -69,9 +67,7 @@ def test_numbers_one_click_away_and_three_ways_to_save(tab, served):
     }
 
 
-def test_rounds_appear_as_they_land_until_the_run_is_finished_and_take_nobodys_place_away(
-    tab, tmp_path
-):
+def test_rounds_appear_as_they_land_until_the_run_is_finished(tab, tmp_path):
     made = MadeUp(tmp_path / "live", rounds=12).play(2)
     page = tab(tmp_path, "/run/live")
     expect(page.locator(".live-mark")).to_have_text("live")

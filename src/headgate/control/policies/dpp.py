@@ -37,18 +37,25 @@ GOLDEN = (5.0**0.5 - 1.0) / 2.0
 class BentCurve(NamedTuple):
     """A function to minimise, with its derivatives: a function of x, (R,), or of n and
     N with derivatives along Λ.
+
+    Parameters
+    ----------
+    value : Callable[..., array of float]
+        The function.
+    slope : Callable[..., array of float]
+        Its first derivative.
+    curvature : Callable[..., tuple[array of float, array of float]]
+        Function that returns two parts of the second derivative: the part that is never
+        negative, and the rest.
+    bend : tuple[Any, Any]
+        Ends of the interval outside which the function is convex, in x, (R,) each, or
+        in N.
     """
 
     value: Callable[..., Floats]
     slope: Callable[..., Floats]
     curvature: Callable[..., tuple[Floats, Floats]]
-    """function that returns two parts of the second derivative: the part that is never
-    negative, and the rest
-    """
     bend: tuple[Any, Any]
-    """ends of the interval outside which the function is convex, in x, (R,) each, or in
-    N
-    """
 
 
 def paper_penalty(k: bound.BoundConstants) -> BentCurve:
@@ -116,32 +123,42 @@ class Dpp(AdmissionPolicy):
     Because Z(1) = 0, the first decision ignores cost, so only the burst cap limits it:
     by default no round admits more samples than the buffers have free places, and never
     more than B̄ samples.
+
+    Parameters
+    ----------
+    K : int, optional
+        Number of rounds for which a sample is kept; left out: the better candidate of
+        Corollary 2.
+    V : float, optional
+        Weight of the penalty; left out: T^gamma.
+    gamma : float, default 0.5
+        Exponent of V.
+    bound : BoundConstants, optional
+        Constants of the penalty; left out: those of the experiment.
+    N0 : float, default 0.0
+        N(0): number of distinct samples assumed to be seen before round 1.
+    n0 : float, default 0.0
+        N(0): number of samples assumed to be admitted in round 0; under K-step
+        retention they count until round K − 1.
+    burst : float or "buffer", "none", default "buffer"
+        The most samples in a round; "buffer": as many as there are free places; "none":
+        no cap.
+    capacity : Capacity, optional
+        Hard limit on the samples that each client holds; left out: age alone decides
+        which samples leave.
+    purse : bool, default False
+        Whether purchases stop when C·T is spent, which the debt alone does not ensure.
     """
 
     K: int | None = None
-    """number of rounds for which a sample is kept; left out: the better candidate of
-    Corollary 2
-    """
     V: float | None = None
     gamma: float = 0.5
     bound: BoundConstants | None = None
-    """constants of the penalty; left out: those of the experiment"""
     N0: float = 0.0
-    """N(0): number of distinct samples assumed to be seen before round 1"""
     n0: float = 0.0
-    """n(0): number of samples assumed to be admitted in round 0; under K-step retention
-    they count until round K − 1
-    """
     burst: float | Literal["buffer", "none"] = "buffer"
-    """the most samples in a round; "buffer": as many as there are free places; "none":
-    no cap
-    """
     capacity: Capacity | None = None
-    """hard limit on the samples that each client holds; left out: age alone decides
-    which samples leave
-    """
     purse: bool = False
-    """whether purchases stop when C·T is spent, which the debt alone does not ensure"""
 
     def __post_init__(self) -> None:
         inside_unit("gamma", self.gamma)
@@ -174,7 +191,7 @@ class Dpp(AdmissionPolicy):
 
     def interval(self, view: View) -> tuple[Floats, Floats]:
         """Return the lower and the upper limit of Λ."""
-        return np.zeros(()), np.array(float(view.system.memory))
+        return np.zeros(()), np.array(float(view.system.all_places))
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         lo, hi = self.interval(view)
@@ -211,12 +228,21 @@ class Acdpp(Dpp):
 
     Without a burst cap the first round admits Λ̄/(1−ρ) samples at any price, as the
     rule in the paper states.
+
+    Parameters
+    ----------
+    rate : float, optional
+        Λ̄, the rate to which the interval shrinks; left out: the highest rate that
+        satisfies both constraints.
+    rho : float, optional
+        Base of the interval's width, ρ; left out: 1 − T^−phi.
+    phi : float, default 0.5
+        Exponent of ρ.
+    burst : float or "buffer", "none", default "none"
+        As for `Dpp`.
     """
 
     rate: float | None = None
-    """Λ̄, the rate to which the interval shrinks; left out: the highest rate that
-    satisfies both constraints
-    """
     rho: float | None = None
     phi: float = 0.5
     burst: float | Literal["buffer", "none"] = "none"
@@ -294,6 +320,31 @@ class Released(AdmissionPolicy):
     closes, every client gets at least one sample a round, the penalty has 1/√n − 1/√N
     for √(1/n − 1/N) and 1 + ½·log(N/Pdim) for √(1 + log(N/Pdim)), and N starts at Pdim.
     The defaults are those of the MNIST script.
+
+    Parameters
+    ----------
+    K : int, default 6
+        Number of rounds for which a sample is kept.
+    V : float, default 1000.0
+        Weight of the penalty.
+    centre : float, default 40.0
+        Centre of the interval, Λ̄.
+    base : float, default 0.999
+        Base of the interval's width.
+    pace : float, default 0.01
+        Factor of t: the interval is centre·(1 − base^(pace·t)) to centre/(1 −
+        base^(pace·t)).
+    width : float, default 10.0
+        Least width of the interval.
+    cap : float, default 50.0
+        The most samples in a round.
+    least : int, default 1
+        Number of samples that every client is given in every round, at any price.
+    capacity : Capacity, optional
+        Hard limit on the samples that each client holds, which the scripts lack; left
+        out: age alone decides.
+    bound : BoundConstants, optional
+        Constants of the penalty; left out: those of the experiment.
     """
 
     K: int = 6
@@ -301,21 +352,11 @@ class Released(AdmissionPolicy):
     centre: float = 40.0
     base: float = 0.999
     pace: float = 0.01
-    """factor of t: the interval is centre·(1 − base^(pace·t)) to centre/(1 −
-    base^(pace·t))
-    """
     width: float = 10.0
-    """least width of the interval"""
     cap: float = 50.0
-    """the most samples in a round"""
     least: int = 1
-    """number of samples that every client is given in every round, at any price"""
     capacity: Capacity | None = None
-    """hard limit on the samples that each client holds, which the scripts lack; left
-    out: age alone decides
-    """
     bound: BoundConstants | None = None
-    """constants of the penalty; left out: those of the experiment"""
 
     def __post_init__(self) -> None:
         for name in ("V", "centre", "pace", "width", "cap"):

@@ -31,21 +31,29 @@ FILLS = ("first", "gradual", "none")
 class Constant(AdmissionPolicy):
     """π^CK (paper, Definition 2): admits Λ(t) = rate, divided in proportion to the
     buffers, and keeps samples for K rounds.
+
+    Parameters
+    ----------
+    rate : float, optional
+        Samples admitted in every round, Λ̄; left out: the highest rate that satisfies
+        both constraints.
+    K : int, optional
+        Number of rounds for which a sample is kept; left out: the better candidate of
+        Corollary 2.
+    capacity : Capacity, optional
+        Hard limit on the samples that each client holds; left out: age alone decides
+        which samples leave.
+    rule : Retention, optional
+        Another rule by which clients drop samples; K and capacity then have no effect.
+    purse : bool, default False
+        Whether purchases stop when C·T is spent.
     """
 
     rate: float | None = None
-    """samples admitted in every round, Λ̄; left out: the highest rate that satisfies
-    both constraints
-    """
     K: int | None = None
-    """number of rounds for which a sample is kept; left out: the better candidate of
-    Corollary 2
-    """
     capacity: Capacity | None = None
     rule: Retention | None = None
-    """another rule by which clients drop samples; K and capacity then have no effect"""
     purse: bool = False
-    """whether purchases stop when C·T is spent"""
 
     def __post_init__(self) -> None:
         positive("rate", self.rate, optional=True)
@@ -77,24 +85,29 @@ class Hybrid(AdmissionPolicy):
 
     The paper does not state how stale clients get their samples and whether these are
     paid for, so both are settings.
+
+    Parameters
+    ----------
+    rate : float, optional
+        Samples that the admitting clients together admit in every round, Λ̄; left out:
+        the highest rate that fits.
+    K : int, optional
+        Number of rounds for which a sample is kept; left out: the K of Corollary 2 for
+        the admitting clients.
+    stale : tuple of int, optional
+        Numbers of the stale clients; left out: the second half of the clients.
+    fill : "first", "gradual", "none", default "first"
+        How stale clients fill: "first": in round 1; "gradual": over the first K rounds;
+        "none": they never hold a sample.
+    paid : bool, default False
+        Whether the stale clients' samples are paid for.
     """
 
     rate: float | None = None
-    """samples that the admitting clients together admit in every round, Λ̄; left out:
-    the highest rate that fits
-    """
     K: int | None = None
-    """number of rounds for which a sample is kept; left out: the K of Corollary 2 for
-    the admitting clients
-    """
     stale: tuple[int, ...] | None = None
-    """numbers of the stale clients; left out: the second half of the clients"""
     fill: Literal["first", "gradual", "none"] = "first"
-    """how stale clients fill: "first": in round 1; "gradual": over the first K rounds;
-    "none": they never hold a sample
-    """
     paid: bool = False
-    """whether the stale clients' samples are paid for"""
 
     def __post_init__(self) -> None:
         positive("rate", self.rate, optional=True)
@@ -184,7 +197,7 @@ class Oracle(AdmissionPolicy):
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         return (
-            AdmissionRequest(np.full(view.debt.shape, float(view.system.memory))),
+            AdmissionRequest(np.full(view.debt.shape, float(view.system.all_places))),
             memory,
         )
 
@@ -193,11 +206,17 @@ class Oracle(AdmissionPolicy):
 class Clairvoyant(BudgetedPolicy):
     """A reference that knows all prices, so it buys the most samples for the money. Run
     r has the prices of the r-th seed.
+
+    Parameters
+    ----------
+    fill : float, default 0.0
+        As for `BudgetedPolicy`; 0: round 1 is like any other.
+    given : PolicyContext, optional
+        Context of the experiment whose prices the policy knows.
     """
 
     fill: float = 0.0
     given: PolicyContext | None = field(default=None, metadata={"setting": False})
-    """context of the experiment whose prices the policy knows"""
 
     def resolved(self, given: PolicyContext) -> Self:
         return replace(self, given=given)
@@ -253,9 +272,9 @@ def cheapest_first(prices: Floats, system: System, fill: float = 0.0) -> Ints:
     for t in order:
         most = min(money, fill) if fill and t == 0 else money
         bought[t] = (
-            system.memory
+            system.all_places
             if prices[t] <= 0
-            else min(system.memory, int(max(most, 0.0) / prices[t]))
+            else min(system.all_places, int(max(most, 0.0) / prices[t]))
         )
         money -= bought[t] * prices[t]
     return bought
@@ -281,6 +300,11 @@ class Held(AdmissionPolicy):
     ----------
     policy : AdmissionPolicy
         The policy to hold to its limits; by default constant admission.
+
+    Parameters
+    ----------
+    policy : AdmissionPolicy, optional
+        The policy to limit; by default constant admission.
     """
 
     policy: AdmissionPolicy = field(default_factory=Constant)

@@ -70,7 +70,15 @@ def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
 
 @dataclass(frozen=True)
 class Uniform(PriceProcess):
-    """Independent prices, uniform on [low, high]. The paper uses 1 and 10."""
+    """Independent prices, uniform on [low, high]. The paper uses 1 and 10.
+
+    Parameters
+    ----------
+    low : float
+        Lowest price.
+    high : float
+        Highest price.
+    """
 
     low: float
     high: float
@@ -95,6 +103,13 @@ class Uniform(PriceProcess):
 class UniformInteger(Uniform):
     """Independent prices, uniform on the whole numbers low..high, as in the released
     scripts.
+
+    Parameters
+    ----------
+    low : int
+        Lowest price.
+    high : int
+        Highest price.
     """
 
     low: int
@@ -114,7 +129,13 @@ class UniformInteger(Uniform):
 
 @dataclass(frozen=True)
 class Fixed(PriceProcess):
-    """The same price in every round."""
+    """The same price in every round.
+
+    Parameters
+    ----------
+    value : float
+        The price.
+    """
 
     value: float
 
@@ -132,6 +153,13 @@ class Fixed(PriceProcess):
 class Markov(PriceProcess):
     """The price jumps between levels. Row i of `transition` holds the probabilities
     from level i. It starts in equilibrium.
+
+    Parameters
+    ----------
+    levels : tuple of float
+        Prices between which the process jumps.
+    transition : tuple[tuple of float, ...]
+        Probabilities of the next level; row i holds those from level i.
     """
 
     levels: tuple[float, ...]
@@ -196,6 +224,17 @@ class Markov(PriceProcess):
 class Seasonal(PriceProcess):
     """A periodic price, average + amplitude·sin(2π·t/period), plus noise that is
     uniform on [−noise, noise].
+
+    Parameters
+    ----------
+    average : float
+        Mean of a period.
+    amplitude : float
+        Largest difference between the season and its mean.
+    period : float
+        Length of a season in rounds.
+    noise : float, default 0.0
+        Largest difference between a price and the season.
     """
 
     average: float
@@ -238,6 +277,15 @@ class Seasonal(PriceProcess):
 class Bursts(Uniform):
     """Uniform prices on [low, high], times `factor` during a burst. A burst begins with
     probability `chance` in each round.
+
+    Parameters
+    ----------
+    factor : float
+        Factor on the prices during a burst.
+    chance : float
+        Probability that a burst begins in a round.
+    length : int
+        Number of rounds of a burst.
     """
 
     factor: float
@@ -268,6 +316,17 @@ class Bursts(Uniform):
 class Drift(PriceProcess):
     """Prices uniform on mean·(1 ± noise), where the mean moves from `first` to `last`
     in `rounds` rounds and then stays.
+
+    Parameters
+    ----------
+    first : float
+        Mean in round 1.
+    last : float
+        Mean from round `rounds` on.
+    rounds : int
+        Number of rounds until the mean stays.
+    noise : float, default 0.5
+        Largest relative difference between a price and the mean, from 0 to 1.
     """
 
     first: float
@@ -306,6 +365,15 @@ class Drift(PriceProcess):
 class Pareto(PriceProcess):
     """Independent prices whose P(c > x) falls like x^−tail from `low` on, truncated at
     `high`.
+
+    Parameters
+    ----------
+    low : float
+        Lowest price.
+    high : float
+        Highest price.
+    tail : float
+        Exponent of the tail.
     """
 
     low: float
@@ -353,6 +421,15 @@ class Switches(PriceProcess):
 
     After all levels the price stays at the last one or, with `repeat`, the sequence
     starts over.
+
+    Parameters
+    ----------
+    levels : tuple of float
+        Prices, in order.
+    lengths : tuple of int
+        Number of rounds for each level.
+    repeat : bool, default False
+        Whether the sequence starts over after the last level.
     """
 
     levels: tuple[float, ...]
@@ -397,6 +474,16 @@ class Switches(PriceProcess):
 class PerClient(PriceProcess):
     """A price for each client, c_m(t), (R, T, M): the common price × the client's
     factor × a uniform number in 1 ± `noise`.
+
+    Parameters
+    ----------
+    common : PriceProcess
+        Price process that all clients share.
+    factors : tuple of float
+        Factor of each client.
+    noise : float, default 0.0
+        Largest relative difference between a client's price and its factor times the
+        common price, from 0 to 1.
     """
 
     common: PriceProcess
@@ -425,6 +512,13 @@ class PerClient(PriceProcess):
 class WithLooks(PriceProcess):
     """The price of a label plus the price of the looks for it, for clients that look at
     samples before they choose.
+
+    Parameters
+    ----------
+    labels : PriceProcess
+        Price of a label.
+    looks : float
+        Price of the looks for a label.
     """
 
     labels: PriceProcess

@@ -27,6 +27,22 @@ class Trace(PriceProcess):
     """The same recorded prices for every seed. After the last one, "stop" raises an
     error and "repeat" starts over.
 
+    Parameters
+    ----------
+    prices : tuple of float, optional
+        Prices of rounds 1, 2, ….
+    at_end : "stop", "repeat", default "stop"
+        What happens after the last price: "stop" raises an error, "repeat" starts over.
+    file : str, optional
+        CSV or parquet file in place of `prices`, relative to the recipe that names it.
+    column : str, optional
+        Name of the column that holds the prices; left out: price or, if it is missing,
+        cost.
+    sha256 : str, optional
+        Sha256 checksum of the file; a file with another checksum is refused.
+
+    Examples
+    --------
     >>> Trace((2.0, 3.0), at_end="repeat").path(np.array([7]), 1, 5).tolist()
     [[2.0, 3.0, 2.0, 3.0]]
     """
@@ -34,13 +50,8 @@ class Trace(PriceProcess):
     prices: tuple[float, ...] | None = None
     at_end: Literal["stop", "repeat"] = "stop"
     file: str | None = field(default=None, metadata={"path": True})
-    """CSV or parquet file in place of `prices`, relative to the recipe that names it"""
     column: str | None = None
-    """name of the column that holds the prices; left out: price or, if it is missing,
-    cost
-    """
     sha256: str | None = None
-    """sha256 checksum of the file; a file with another checksum is refused"""
 
     def __post_init__(self) -> None:
         if (self.prices is None) == (self.file is None):
@@ -177,10 +188,14 @@ def market_table(name: str) -> tuple[tuple[str, ...], Floats]:
 class Market(PriceProcess):
     """Recorded market prices, with 0 for negative ones. Each seed starts at a random
     row; the first row follows the last.
+
+    Parameters
+    ----------
+    scale : float, default 0.1
+        Factor from the market's price to the price of a sample.
     """
 
     scale: float = 0.1
-    """factor from the market's price to the price of a sample"""
 
     market: ClassVar[str]
     unit = "$"
@@ -214,10 +229,14 @@ class Market(PriceProcess):
 class Ercot(Market):
     """Hourly electricity prices in Texas: the mean of the hubs as one price or, with
     `points`, a price for each client.
+
+    Parameters
+    ----------
+    points : tuple of str, default ()
+        Hub or load zone of each client, for example HB_WEST or LZ_HOUSTON.
     """
 
     points: tuple[str, ...] = ()
-    """hub or load zone of each client, for example HB_WEST or LZ_HOUSTON"""
 
     market = "ercot"
 

@@ -22,12 +22,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 from torch.func import functional_call, grad_and_value, vmap
-from torch.nn.functional import cross_entropy, one_hot
+from torch.nn.functional import cross_entropy
 
 from headgate.escaping import one_line
 from headgate.learning.local import LocalTraining
 from headgate.learning.networks import descend
-from headgate.learning.objectives import LocalAnswers
 from headgate.simulation.executors.executor import Executor, Ints, Work
 from headgate.simulation.executors.types import (
     Group,
@@ -43,8 +42,8 @@ GRAPHS = 64
 """the largest number of recorded graphs that are kept"""
 Inputs = tuple[Tensor, ...]
 """the received model of each client (G, P), its images (G, p, C, H, W), its labels (G,
-p) and the share of each sample in the average (G, p); for objectives other than plain
-cross-entropy, also the factor of each sample (G, p)"""
+p) and the share of each sample in the average (G, p); if samples have factors, also the
+shares times these"""
 Outputs = tuple[Tensor, Tensor]
 """the update of each client (G, P) and its loss before the training (G,)"""
 
@@ -58,6 +57,7 @@ class Batched(Executor[Task]):
     """
 
     name = "batched"
+    weighs_samples = True
 
     def __init__(
         self, task: Task, memory: int | None = None, few_shapes: bool | None = None
@@ -69,11 +69,7 @@ class Batched(Executor[Task]):
         self.graphs = cuda
         self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
         self.gradients = vmap(grad_and_value(self._loss))
-        self.answers = vmap(
-            lambda parameters, images: functional_call(
-                self.model, parameters, (images,)
-            )
-        )
+        self.losses = vmap(self._loss)
         # One pool for all graphs: they never run at the same time, and a result is used
         # before the next one runs.
         self._pool = torch.cuda.graph_pool_handle() if cuda else None
@@ -93,36 +89,27 @@ class Batched(Executor[Task]):
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
         theta, batch, weights, training, *_ = work
         runs, clients = weights.shape
-        sizes, shares = np.diff(batch.offsets), weights.reshape(-1)
-        images, labels = (
-            batch.images.to(self.task.device),
-            batch.labels.to(self.task.device),
-        )
+        weight = weights.reshape(-1)
+        sizes = np.diff(batch.offsets)
+        images = batch.images.to(self.task.device)
+        labels = batch.labels.to(self.task.device)
         after, losses = theta.clone(), theta.new_zeros(runs * clients)
         for group, members in self._groups(batch.offsets, np.flatnonzero(sizes)):
-            rows, real = (
-                self._index(group.rows),
-                self._index(group.real).to(theta.dtype),
-            )
-            own = self._index(group.members)
-            inputs: Inputs = (theta[own // clients], images[rows], labels[rows])
-            inputs += (real / real.sum(dim=1, keepdim=True).clamp(min=1),)
-            if not training.plain:
-                inputs += (
-                    (
-                        torch.ones_like(real)
-                        if batch.factors is None
-                        else batch.factors[rows]
-                    ),
-                )
+            rows, own = self._index(group.rows), self._index(group.members)
+            real = self._index(group.real).to(theta.dtype)
+            share = real / real.sum(dim=1, keepdim=True).clamp(min=1)
+            inputs = (theta[own // clients], images[rows], labels[rows], share)
+            if batch.factors is not None:
+                inputs += (share * batch.factors[rows],)
+
             moves, before = self._train(inputs, training)
             own = own[: len(members)]
             losses[own] = before[: len(members)]
-            self._add(after, moves[: len(members)], members // clients, shares[own])
+            self._add(after, moves[: len(members)], members // clients, weight[own])
+
         samples = self._index(sizes).to(theta.dtype).view(runs, clients)
-        return after, (losses.view(runs, clients) * samples).sum(dim=1) / samples.sum(
-            dim=1
-        )  # 0/0 is nan
+        total = (losses.view(runs, clients) * samples).sum(dim=1)
+        return after, total / samples.sum(dim=1)  # 0/0 is nan
 
     # one client, and a group of them
 
@@ -138,52 +125,25 @@ class Batched(Executor[Task]):
 
     def _descend(self, inputs: Inputs, training: LocalTraining) -> Outputs:
         """Do all steps of the clients in a group."""
-        start, pixels, labels, share, *factors = inputs
+        start, pixels, labels, share, *weighted = inputs
         images = self.task.normalised(pixels)
         # separate tensors, not views of one: products and convolutions are faster with
         # contiguous parameters
-        views = self.task.flat.views(start).items()
         parameters = {
             name: view.clone(memory_format=torch.contiguous_format)
-            for name, view in views
+            for name, view in self.task.flat.views(start).items()
         }
         places = list(parameters.values())
         velocity = [torch.zeros_like(place) for place in places if training.momentum]
-        before = None
-        if factors:
-            truth = one_hot(labels, self.task.classes).movedim(2, 0).to(start.dtype)
-            held, received = (
-                (truth * (share > 0)).sum(2, keepdim=True).expand_as(truth),
-                None,
-            )
+        weight, before = share, None
+        if weighted:
+            (weight,) = weighted
+            before = self.losses(parameters, images, labels, share)
         for _ in range(training.steps):
-            if not factors:
-                gradients, loss = self.gradients(parameters, images, labels, share)
-                before = loss if before is None else before
-                descend(
-                    places, velocity, [gradients[name] for name in parameters], training
-                )
-                continue
-            # a client's logits depend only on its own parameters, so one backward pass
-            # suffices
-            with torch.enable_grad():
-                own = {
-                    name: place.detach().requires_grad_()
-                    for name, place in parameters.items()
-                }
-                logits = self.answers(own, images)
-            here = logits.detach().movedim(2, 0)
-            if received is None:
-                received = here
-                before = (
-                    cross_entropy(here.movedim(0, 1), labels, reduction="none") * share
-                ).sum(dim=1)
-            slope = training.objective.slope(
-                LocalAnswers(here, received, truth, held, torch)
-            ) * (share * factors[0])
-            change = torch.autograd.grad(
-                logits, list(own.values()), slope.movedim(0, 2), materialize_grads=True
-            )
+            gradients, loss = self.gradients(parameters, images, labels, weight)
+            if before is None:
+                before = loss
+            change = [gradients[name] for name in parameters]
             descend(places, velocity, change, training)
         assert before is not None  # there is at least one step
         return torch.cat([place.flatten(1) for place in places], dim=1) - start, before
@@ -192,7 +152,7 @@ class Batched(Executor[Task]):
         """Call `_descend`, and from the second time that a shape occurs use a graph,
         because many shapes occur only once.
         """
-        shape = (*inputs[1].shape[:2], training)
+        shape = (*inputs[1].shape[:2], len(inputs), training)
         self._seen[shape] += 1
         if not self.graphs or self._seen[shape] < 2:
             return self._descend(inputs, training)
@@ -217,17 +177,15 @@ class Batched(Executor[Task]):
         """Yield groups that fit into the memory, each with its clients without
         padding.
         """
+        padded = rung if self.few_shapes else int
         for group in grouped(offsets, chosen, self.overhead):
-            length = (
-                rung(group.rows.shape[1]) if self.few_shapes else group.rows.shape[1]
-            )
+            length = padded(group.rows.shape[1])
             numbers = 4 * self.task.flat.size + 3 * length * self.saved
             most = max(1, self.memory // (numbers * self.task.dtype.itemsize))
             pieces = -(-len(group.members) // most)
-            for members, rows, real in zip(
-                *(np.array_split(array, pieces) for array in group), strict=True
-            ):
-                count = rung(len(members)) if self.few_shapes else len(members)
+            parts = [np.array_split(array, pieces) for array in group]
+            for members, rows, real in zip(*parts, strict=True):
+                count = padded(len(members))
                 fill = ((0, count - len(members)), (0, length - rows.shape[1]))
                 filled = Group(
                     np.pad(members, fill[0], "edge"),
@@ -243,20 +201,16 @@ class Batched(Executor[Task]):
         order = np.argsort(runs, kind="stable")
         turn = np.arange(len(runs)) - np.searchsorted(runs[order], runs[order])
         order = order[np.argsort(turn, kind="stable")]
-        places, targets, share = (
-            self._index(order),
-            self._index(runs[order]),
-            shares[:, None],
-        )
-        first = 0
-        for count in np.bincount(turn).tolist():
-            now = places[first : first + count]
+        counts = np.bincount(turn).tolist()
+        places = self._index(order).split(counts)
+        targets = self._index(runs[order]).split(counts)
+        for place, target in zip(places, targets, strict=True):
+            share = shares[place, None]
             # 0 times the update of a diverged client would be NaN
             added = torch.where(
-                share[now] == 0, torch.zeros_like(share[now]), share[now] * moves[now]
+                share == 0, torch.zeros_like(share), share * moves[place]
             )
-            after.index_add_(0, targets[first : first + count], added)
-            first += count
+            after.index_add_(0, target, added)
 
     def _index(self, values: NDArray[Any]) -> Tensor:
         return to_device(values, self.task.device)
@@ -267,21 +221,17 @@ class Batched(Executor[Task]):
         """
         task = self.task
         start = task.flat.vector(dict(self.model.named_parameters())).expand(2, -1)
-        images = torch.zeros(
-            2, 1, *task.shape, dtype=getattr(torch, task.given), device=task.device
-        )
+        given = getattr(torch, task.given)
+        images = torch.zeros(2, 1, *task.shape, dtype=given, device=task.device)
         labels = torch.zeros(2, 1, dtype=torch.int64, device=task.device)
-        own, saved = (
-            {
-                parameter.untyped_storage().data_ptr()
-                for parameter in self.model.parameters()
-            },
-            0,
-        )
+        share = torch.ones_like(labels, dtype=task.dtype)
+        own = {each.untyped_storage().data_ptr() for each in self.model.parameters()}
+        saved = 0
 
         def count(tensor: Tensor) -> Tensor:
             nonlocal saved
-            saved += 0 if tensor.untyped_storage().data_ptr() in own else tensor.numel()
+            if tensor.untyped_storage().data_ptr() not in own:
+                saved += tensor.numel()
             return tensor
 
         with (
@@ -290,10 +240,7 @@ class Batched(Executor[Task]):
         ):
             self.model(task.normalised(images[0]))
         try:
-            self._descend(
-                (start, images, labels, torch.ones_like(labels, dtype=task.dtype)),
-                LocalTraining(1.0, 1),
-            )
+            self._descend((start, images, labels, share), LocalTraining(1.0, 1))
         except RuntimeError as error:
             raise self.refused(
                 f"the model does not run under torch.func.vmap ({one_line(error)}):"
@@ -316,11 +263,9 @@ class _Recorded:
         beside = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         beside.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(beside):
-            function(
-                self.inputs
-                # libraries initialise themselves in the first call, which cannot be
-                # recorded
-            )
+            # libraries initialise themselves in the first call, which cannot be
+            # recorded
+            function(self.inputs)
         torch.cuda.current_stream().wait_stream(beside)
         torch.cuda.synchronize()
         self.graph = torch.cuda.CUDAGraph()

@@ -4,6 +4,7 @@ as the executor requires.
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -13,8 +14,6 @@ from headgate.errors import SettingError
 from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Shape
-from headgate.learning.objectives import OBJECTIVE
-from headgate.registry import shown_kind
 
 Ints = NDArray[np.int64]
 Array = Any
@@ -86,6 +85,7 @@ class TrainingTask(ABC):
             raise ValueError(
                 f"theta is {tuple(theta.shape)} {theta.dtype}, must be {wanted}"
             )
+
         samples, offsets = len(batch.labels), batch.offsets
         whole = (
             len(offsets) == runs * clients + 1
@@ -97,13 +97,16 @@ class TrainingTask(ABC):
                 f"offsets do not divide {samples} samples among {runs} runs of"
                 f" {clients} clients"
             )
-        if (
-            tuple(batch.images.shape) != (samples, *self.shape)
-            or str(batch.images.dtype).removeprefix("torch.") != self.given
-        ):
-            given = f"{tuple(batch.images.shape)} {batch.images.dtype}"
+
+        shape, dtype = tuple(batch.images.shape), batch.images.dtype
+        wanted_shape = (samples, *self.shape)
+        if shape != wanted_shape or str(dtype).removeprefix("torch.") != self.given:
             raise ValueError(
-                f"images are {given}, must be {(samples, *self.shape)} {self.given}"
+                f"images are {shape} {dtype}, must be {wanted_shape} {self.given}"
+            )
+        if batch.factors is not None and len(batch.factors) != samples:
+            raise ValueError(
+                f"factors are {len(batch.factors)}, must be {samples}, one a sample"
             )
 
 
@@ -122,6 +125,8 @@ class Executor(ABC, Generic[Task]):
     name: str
     bfloat16 = False
     """whether the executor can multiply in bfloat16 if the task requires it"""
+    weighs_samples = False
+    """whether the executor applies `RaggedBatch.factors`; if not, it refuses them"""
     memory: int | None = None
     """the largest number of bytes that the executor allocates for its own use, None if
     it has no bound
@@ -160,6 +165,8 @@ class Executor(ABC, Generic[Task]):
         """Check the arguments, which are the fields of `Work`, and call `train`."""
         work = Work(*given)
         self.task.check(work)
+        if work.batch.factors is not None and not self.weighs_samples:
+            raise self.refused("the samples of a client cannot have different weights")
         return self.train(work)
 
     @abstractmethod
@@ -170,8 +177,8 @@ class Executor(ABC, Generic[Task]):
         The new model of run r is theta[r] + Σ_m weights[r, m]·(local model of client m
         − theta[r]). A client without samples or with weight 0 adds nothing, so the
         model of a run of only such clients does not change in any bit. The loss is the
-        mean cross-entropy over all samples of the run at theta[r], for any objective of
-        the clients; it is NaN if the run has no samples. The arguments are not changed.
+        mean cross-entropy over all samples of the run at theta[r], whatever their
+        factors; it is NaN if the run has no samples. The arguments are not changed.
         """
 
     @classmethod
@@ -189,11 +196,7 @@ class Executor(ABC, Generic[Task]):
                 f"full-batch only, training.batch_size = {training.batch_size}"
             )
 
-    @classmethod
-    def need_plain_loss(cls, training: LocalTraining) -> None:
-        """Raise SettingError if the objective is not plain cross-entropy."""
-        if not training.plain:
-            raise cls.refused(
-                "plain cross-entropy only, objective.kind ="
-                f" {shown_kind(OBJECTIVE, training.objective)}"
-            )
+
+def slices(offsets: Ints) -> list[slice]:
+    """Return the slice of each segment that these offsets bound."""
+    return [slice(first, last) for first, last in pairwise(offsets.tolist())]

@@ -24,7 +24,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -34,13 +33,13 @@ from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Shape
-from headgate.learning.objectives import LocalAnswers
 from headgate.simulation.executors.executor import (
     Executor,
     Ints,
     RaggedBatch,
     TrainingTask,
     Work,
+    slices,
 )
 
 BIN = 48
@@ -69,17 +68,29 @@ class LinearTask(TrainingTask):
     bias: bool = True
     unit: float = BYTE
 
+    @classmethod
+    def of(cls, task: Any) -> "LinearTask":
+        """Return a torch task whose model is a Flatten and a Linear as one of numpy."""
+        bias = task.size > task.classes * math.prod(task.shape)
+        dtype = np.dtype(str(task.dtype).removeprefix("torch."))
+        return cls(
+            task.shape, task.classes, task.mean, task.std, dtype, bias, task.unit
+        )
+
+    @property
+    def features(self) -> int:
+        return math.prod(self.shape)
+
     @property
     def size(self) -> int:
-        return self.classes * (math.prod(self.shape) + self.bias)
+        return self.classes * (self.features + self.bias)
 
     def normalise(self, images: NDArray[Any], samples: Floats) -> None:
         """Write the normalised images (S, C, H, W) into `samples` (S, features)."""
         scale, shift = self.line
         channels = samples.reshape(len(images), len(scale), math.prod(self.shape[1:]))
-        channels[:] = images.reshape(
-            channels.shape
-        )  # converted first, because the product with bytes is slower
+        # converted first, because the product with bytes is slower
+        channels[:] = images.reshape(channels.shape)
         channels *= scale
         channels += shift
 
@@ -88,10 +99,9 @@ class LinearTask(TrainingTask):
         """the normalisation (x/unit − mean)/std as (scale, shift) of scale·x + shift,
         each (C, 1)
         """
-        mean, std = (np.array(values)[:, None] for values in (self.mean, self.std))
-        return (1 / (self.unit * std)).astype(self.dtype), (-mean / std).astype(
-            self.dtype
-        )
+        mean, std = np.array(self.mean)[:, None], np.array(self.std)[:, None]
+        scale, shift = 1 / (self.unit * std), -mean / std
+        return scale.astype(self.dtype), shift.astype(self.dtype)
 
     def of_bytes(self, models: Floats) -> Floats:
         """Return the models (R, P) as weights of unnormalised images, (features + 1,
@@ -112,8 +122,8 @@ class LinearTask(TrainingTask):
         """Return views of the weights (R, classes, features) and the biases (R,
         classes, 1), or None if there are no biases.
         """
-        size = self.classes * math.prod(self.shape)
-        weight = models[:, :size].reshape(-1, self.classes, math.prod(self.shape))
+        size = self.classes * self.features
+        weight = models[:, :size].reshape(-1, self.classes, self.features)
         return weight, models[:, size:, None] if self.bias else None
 
 
@@ -123,20 +133,11 @@ class Gram(Executor[Any]):
     """
 
     name = "gram"
+    weighs_samples = True
 
     def __init__(self, task: Any) -> None:
         super().__init__(task)
-        self.linear: LinearTask = task
-        if not isinstance(
-            task, LinearTask
-        ):  # a torch task whose model is a Flatten and a Linear
-            bias, dtype = (
-                task.size > task.classes * math.prod(task.shape),
-                np.dtype(str(task.dtype).removeprefix("torch.")),
-            )
-            self.linear = LinearTask(
-                task.shape, task.classes, task.mean, task.std, dtype, bias, task.unit
-            )
+        self.linear = task if isinstance(task, LinearTask) else LinearTask.of(task)
 
     @classmethod
     def cost(cls, task: Any, training: LocalTraining) -> float:
@@ -149,6 +150,31 @@ class Gram(Executor[Any]):
             if task.device.type != "cpu":
                 raise cls.refused(f"only on the CPU, the device is {task.device.type}")
         return 0.03
+
+    def train(self, work: Work) -> tuple[Any, Any]:
+        if not isinstance(work.theta, np.ndarray):
+            return self._train_tensors(work)
+        labels, offsets = work.batch.labels, work.batch.offsets
+        # as uint64, a negative label is very large
+        if labels.size and labels.view(np.uint64).max() >= self.linear.classes:
+            raise IndexError(
+                f"labels are {labels.min()} to {labels.max()}, must be less than"
+                f" {self.linear.classes}"
+            )
+
+        runs, clients = work.weights.shape
+        runs_of = slices(offsets[::clients])
+        sizes = offsets[1:] - offsets[:-1]
+        held = sizes.reshape(runs, clients).sum(axis=1)
+        with np.errstate(all="ignore"):
+            samples, logits, bins = self._measured(work, runs_of)
+            moves, losses = _descended(work, logits, sizes, bins)
+            owner = np.arange(runs).repeat(held)
+            means = np.bincount(owner, losses, minlength=runs) / held  # 0/0 is nan
+            after = self._averaged(work, runs_of, samples, moves)
+            if work.training.weight_decay:
+                _shrink(after, work, sizes)
+        return after, means.astype(after.dtype)
 
     def _train_tensors(self, work: Work) -> tuple[Any, Any]:
         import torch
@@ -165,83 +191,36 @@ class Gram(Executor[Any]):
             after, losses = self.train(given)
         return torch.from_numpy(after), torch.from_numpy(losses)
 
-    def train(self, work: Work) -> tuple[Any, Any]:
-        if not isinstance(work.theta, np.ndarray):
-            return self._train_tensors(work)
-        models, (images, labels, offsets, factors), weights, training, *_ = work
-        if (
-            labels.size and labels.view(np.uint64).max() >= self.linear.classes
-        ):  # as uint64, a negative label is very large
-            raise IndexError(
-                f"labels are {labels.min()} to {labels.max()}, must be less than"
-                f" {self.linear.classes}"
-            )
-        runs, sizes = slices(offsets[:: weights.shape[1]]), offsets[1:] - offsets[:-1]
-        bins = slices(binned(offsets, weights.shape[1])) if training.steps > 1 else []
-        with np.errstate(all="ignore"):
-            samples, logits, grams = self._measured(
-                models, images, runs, bins, slices(offsets)
-            )
-            spans = list(zip(bins, grams, strict=True))
-            moves, losses = _descended(
-                logits, labels, sizes, weights, training, spans, factors
-            )
-            held = sizes.reshape(weights.shape).sum(axis=1)
-            means = (
-                np.bincount(
-                    np.arange(len(held)).repeat(held), losses, minlength=len(held)
-                )
-                / held
-            )  # 0/0 is nan
-            after = np.empty(
-                models.shape, models.dtype
-            )  # first the update of each run, which is one product
-            weight, bias = self.linear.matrices(after)
-            for r, run in enumerate(runs):
-                np.matmul(moves[:, run], samples[run], weight[r])
-                if bias is not None:
-                    np.add.reduce(moves[:, run], axis=1, out=bias[r, :, 0])
-            after += models
-            if training.weight_decay:
-                trained = (weights * (sizes.reshape(weights.shape) > 0)).sum(
-                    axis=1, keepdims=True
-                )
-                after += (
-                    np.where(
-                        trained == 0, 0, (shares_after(training)[-1] - 1) * trained
-                    )
-                    * models
-                )
-        return after, means.astype(after.dtype)
-
     def _measured(
-        self,
-        models: Floats,
-        images: NDArray[Any],
-        runs: list[slice],
-        bins: list[slice],
-        clients: list[slice],
-    ) -> tuple[Floats, Floats, list[Floats]]:
+        self, work: Work, runs: list[slice]
+    ) -> tuple[Floats, Floats, list["_Bin"]]:
         """Return all samples, normalised; their logits (classes, S) with the model of
-        their run; the Gram matrices of the bins.
+        their run; the bins, which only further steps need.
 
         Runs are processed one by one, so that the samples of a run are in the cache
         when they are multiplied.
         """
-        weight, bias = self.linear.matrices(models)
+        images, offsets = work.batch.images, work.batch.offsets
+        weight, bias = self.linear.matrices(work.theta)
         room = np.empty((len(images) + 1, weight.shape[2]), self.linear.dtype)
-        samples, room[-1] = room[:-1], 0  # one more row, for `_gram`
+        samples = room[:-1]
+        room[-1] = 0  # one more row, for `_gram`
         logits = np.empty((self.linear.classes, len(samples)), self.linear.dtype)
-        grams: list[Floats] = []
-        waiting = iter(clients)
+
+        spans = []
+        if work.training.steps > 1:
+            spans = slices(binned(offsets, work.weights.shape[1]))
+        bins: list[_Bin] = []
+        clients = iter(slices(offsets))
         for r, run in enumerate(runs):
             self.linear.normalise(images[run], samples[run])
             own = np.matmul(weight[r], samples[run].T, logits[:, run])
             if bias is not None:
                 own += bias[r]
-            while len(grams) < len(bins) and bins[len(grams)].stop <= run.stop:
-                grams.append(self._gram(room, bins[len(grams)], waiting))
-        return samples, logits, grams
+            while len(bins) < len(spans) and spans[len(bins)].stop <= run.stop:
+                span = spans[len(bins)]
+                bins.append((span, self._gram(room, span, clients)))
+        return samples, logits, bins
 
     def _gram(self, room: Floats, span: slice, clients: Iterator[slice]) -> Floats:
         """Return the Gram matrix (p, p) of a bin of samples, with zeros between samples
@@ -252,94 +231,97 @@ class Gram(Executor[Any]):
         that computes only half of it, but takes twice as long for a small matrix.
         """
         gram = np.zeros((span.stop - span.start,) * 2, room.dtype)
-        more = (
-            1 if self.linear.bias else 0
-        )  # the weight of one more feature, which is always 1
+        # the weight of one more feature, which is always 1
+        more = 1 if self.linear.bias else 0
         for client in clients:
-            at, size = (
-                slice(client.start - span.start, client.stop - span.start),
-                client.stop - client.start,
-            )
-            products = room[client] @ room[client.start : client.stop + (size <= FEW)].T
+            size = client.stop - client.start
+            at = slice(client.start - span.start, client.stop - span.start)
+            last = client.stop + (size <= FEW)
+            products = room[client] @ room[client.start : last].T
             np.add(products[:, :size], more, gram[at, at])
             if client.stop == span.stop:
                 break
         return gram
 
+    def _averaged(
+        self, work: Work, runs: list[slice], samples: Floats, moves: Floats
+    ) -> Floats:
+        """Return the models plus the updates of their runs, one product each."""
+        after = np.empty(work.theta.shape, work.theta.dtype)
+        weight, bias = self.linear.matrices(after)
+        for r, run in enumerate(runs):
+            np.matmul(moves[:, run], samples[run], weight[r])
+            if bias is not None:
+                np.add.reduce(moves[:, run], axis=1, out=bias[r, :, 0])
+        after += work.theta
+        return after
+
+
+_Bin = tuple[slice, Floats]
+"""adjacent samples, and their Gram matrix"""
+
 
 def _descended(
-    logits: Floats,
-    labels: Ints,
-    sizes: Ints,
-    weights: Floats,
-    training: LocalTraining,
-    bins: list[tuple[slice, Floats]],
-    factors: Floats | None,
+    work: Work, logits: Floats, sizes: Ints, bins: list[_Bin]
 ) -> tuple[Floats, Floats]:
     """Return the coefficient of each sample in its run's update, (classes, S), and its
     cross-entropy before, (S,).
 
     `logits` (classes, S) are those of the received models, `sizes` the numbers of
-    samples of the clients, `bins` the Gram matrices of adjacent samples. Plain
-    cross-entropy is computed in place and takes three quarters of the time of others.
+    samples of the clients.
     """
-    weight, plain = weights.reshape(-1), training.plain
+    labels, training = work.batch.labels, work.training
+    weight = work.weights.reshape(-1)
     # A client of weight 0 is not trained, because its update would be multiplied by 0.
     share = (-training.lr * (weight != 0) / sizes).astype(logits.dtype).repeat(sizes)
-    if factors is not None:
-        share *= factors
-    here, total, truth, velocity = (
-        logits.copy(),
-        *np.zeros((3, *logits.shape), logits.dtype),
-    )
-    own = labels * len(labels) + np.arange(
-        len(labels)
-    )  # the flat index of each sample's true class
-    truth.put(own, share if plain else 1)
-    held = (
-        None
-        if plain
-        else _classes_held(labels, sizes, len(logits))
-        .astype(logits.dtype)
-        .repeat(sizes, axis=1)
-    )
+    if work.batch.factors is not None:
+        share *= work.batch.factors
+
+    here = logits.copy()
+    total, truth, velocity = np.zeros((3, *logits.shape), logits.dtype)
+    # the flat index of each sample's true class
+    own = labels * len(labels) + np.arange(len(labels))
+    truth.put(own, share)
     places = [(total[:, span], gram, here[:, span]) for span, gram in bins]
     factor, losses = np.empty_like(share), np.empty_like(share)
     shares = shares_after(training) if training.weight_decay else []
-    if not plain:
-        np.maximum.reduce(logits, axis=0, out=factor)
-        losses = factor + np.log(np.exp(logits - factor).sum(axis=0)) - logits.take(own)
+
     for step in range(training.steps):
         if step:
             for moved, gram, place in places:
                 np.matmul(moved, gram, place)
-            here += shares[step] * logits if training.weight_decay else logits
-        if plain:
-            change = here
-            here -= np.maximum.reduce(here, axis=0, out=factor)
-            if not step:
-                here.take(
-                    own, None, losses, "clip"
-                )  # all indices are valid; this mode skips the check of their bounds
-            np.exp(here, here)
-            np.add.reduce(here, axis=0, out=factor)
-            if not step:
-                np.subtract(np.log(factor), losses, losses)
-            here *= np.divide(share, factor, factor)
-            here -= truth
-        else:
-            change = (
-                training.objective.slope(LocalAnswers(here, logits, truth, held, np))
-                * share
-            )
-        if training.weight_decay:
-            change -= training.lr * training.weight_decay * total
+            here += shares[step] * logits if shares else logits
+
+        # the slope of each sample's loss, by its share; in place, which is fastest
+        here -= np.maximum.reduce(here, axis=0, out=factor)
+        if not step:
+            # all indices are valid; this mode skips the check of their bounds
+            here.take(own, None, losses, "clip")
+        np.exp(here, here)
+        np.add.reduce(here, axis=0, out=factor)
+        if not step:
+            np.subtract(np.log(factor), losses, losses)
+        here *= np.divide(share, factor, factor)
+        here -= truth
+
+        if shares:
+            here -= training.lr * training.weight_decay * total
         if training.momentum:
             velocity *= training.momentum
-            velocity += change
-        total += velocity if training.momentum else change
+            velocity += here
+        total += velocity if training.momentum else here
     total *= weight.repeat(sizes)
     return total, losses
+
+
+def _shrink(after: Floats, work: Work, sizes: Ints) -> None:
+    """Add what weight decay takes from the received models, in place."""
+    weights = work.weights
+    trains = sizes.reshape(weights.shape) > 0
+    trained = (weights * trains).sum(axis=1, keepdims=True)
+    change = (shares_after(work.training)[-1] - 1) * trained
+    # 0 times a factor that is not finite would be NaN
+    after += np.where(trained == 0, 0, change) * work.theta
 
 
 def shares_after(training: LocalTraining) -> list[float]:
@@ -352,26 +334,12 @@ def shares_after(training: LocalTraining) -> list[float]:
     >>> shares_after(LocalTraining(lr=0.5, steps=2, weight_decay=0.5))
     [1.0, 0.75, 0.5625]
     """
+    decay = training.lr * training.weight_decay
     shares, shrinking = [1.0], 0.0
     for _ in range(training.steps):
-        shrinking = (
-            training.momentum * shrinking
-            - training.lr * training.weight_decay * shares[-1]
-        )
+        shrinking = training.momentum * shrinking - decay * shares[-1]
         shares.append(shares[-1] + shrinking)
     return shares
-
-
-def _classes_held(labels: Ints, sizes: Ints, classes: int) -> Ints:
-    """Return how many samples of each class each client holds, (classes, clients).
-
-    >>> _classes_held(np.array([1, 1, 0]), np.array([2, 0, 1]), 2).tolist()
-    [[0, 0, 1], [2, 0, 0]]
-    """
-    owner = np.repeat(np.arange(len(sizes)), sizes)
-    return np.bincount(
-        labels * len(sizes) + owner, minlength=classes * len(sizes)
-    ).reshape(classes, len(sizes))
 
 
 @contextmanager
@@ -379,23 +347,21 @@ def one_thread() -> Iterator[None]:
     """Make numpy multiply in one thread, so that results do not depend on the number of
     threads, to the bit.
     """
-    many = [
-        (library, number) for library in _blas() if (number := library.num_threads) != 1
-    ]
-    for library, _ in many:
+    libraries = [library for library in _blas() if library.num_threads != 1]
+    before = [library.num_threads for library in libraries]
+    for library in libraries:
         library.set_num_threads(1)
     try:
         yield
     finally:
-        for library, number in many:
+        for library, number in zip(libraries, before, strict=True):
             library.set_num_threads(number)
 
 
 @cache
 def _blas() -> list[Any]:
-    return list(
-        ThreadpoolController().select(user_api="blas").lib_controllers
-    )  # cached: the search takes milliseconds
+    """Return the BLAS libraries of this process; the search takes milliseconds."""
+    return list(ThreadpoolController().select(user_api="blas").lib_controllers)
 
 
 def binned(offsets: Ints, clients: int) -> Ints:
@@ -406,16 +372,11 @@ def binned(offsets: Ints, clients: int) -> Ints:
     array([  0,  35,  95, 110, 115])
     """
     edges = [0]
-    for segment, (first, last) in enumerate(
-        zip(offsets[:-1].tolist(), offsets[1:].tolist(), strict=True)
-    ):
+    for segment, client in enumerate(slices(offsets)):
         # a bin ends before a client that exceeds its size, and at the end of a run
-        if first > edges[-1] and (segment % clients == 0 or last - edges[-1] > BIN):
-            edges.append(first)
-    return np.array(
-        [*edges, offsets[-1]] if offsets[-1] > edges[-1] else edges, dtype=np.int64
-    )
-
-
-def slices(offsets: Ints) -> list[slice]:
-    return [slice(first, last) for first, last in pairwise(offsets.tolist())]
+        ends = segment % clients == 0 or client.stop - edges[-1] > BIN
+        if ends and client.start > edges[-1]:
+            edges.append(client.start)
+    if offsets[-1] > edges[-1]:
+        edges.append(offsets[-1])
+    return np.array(edges, dtype=np.int64)

@@ -6,19 +6,25 @@ nine times as long as with `compiled` (benchmarks/results/executors.json at a7da
 """
 
 import copy
-from collections.abc import Callable
-from functools import partial
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
-from torch.nn.functional import cross_entropy
 
 from headgate.learning.local import LocalTraining, schedule
-from headgate.learning.networks import ClientSlopes, Flat
+from headgate.learning.networks import Flat
 from headgate.simulation.executors.executor import Executor, RaggedBatch, Work
-from headgate.simulation.executors.types import Task
+from headgate.simulation.executors.types import Task, mean_loss
 from headgate.theory.labels import paper
+
+
+class _Buffer(NamedTuple):
+    """The samples that a client holds."""
+
+    images: Tensor
+    labels: Tensor
+    factors: Tensor | None
 
 
 @paper("eq:local-update", "eq:global-aggregation")
@@ -28,6 +34,7 @@ class Reference(Executor[Task]):
     """
 
     name = "reference"
+    weighs_samples = True
 
     def __init__(self, task: Task) -> None:
         super().__init__(task)
@@ -38,103 +45,83 @@ class Reference(Executor[Task]):
         return 2.0
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, batch, weights, training, seeds, t = work
-        runs, clients = weights.shape
-        models, losses = [], []
-        for r in range(runs):
-            start = theta[r].double()
-            update, loss, samples = torch.zeros_like(start), 0.0, 0
-            for m in range(clients):
-                images, labels = self._buffer(batch, r * clients + m)
-                n = len(labels)
-                if n == 0:
-                    continue
-                loss += n * float(empirical_risk(self.model, start, images, labels))
-                samples += n
-                if weights[r, m] == 0:
-                    continue
-                local, velocity = start, torch.zeros_like(start)
-                slopes = (
-                    None
-                    if training.plain
-                    else self._slopes(work, r * clients + m, start, images, labels)
-                )
-                for rows in schedule(training, seeds[r], m, t, n):
-                    if slopes is None:
-                        gradient = local_gradient(
-                            self.model, local, images[rows], labels[rows]
-                        )
-                    else:
-                        gradient = gradient_by_slopes(
-                            self.model, local, images[rows], partial(slopes, rows=rows)
-                        )
-                    local, velocity = descend(local, velocity, gradient, training)
-                update = update + weights[r, m].double() * (local - start)
-            models.append(start + update)
-            losses.append(loss / samples if samples else float("nan"))
-        return torch.stack(models).to(theta.dtype), torch.tensor(
-            losses, dtype=theta.dtype, device=theta.device
-        )
+        dtype, device = work.theta.dtype, work.theta.device
+        runs = [self._train_run(work, r) for r in range(len(work.theta))]
+        models, losses = zip(*runs, strict=True)
+        after = torch.stack(models).to(dtype)
+        return after, torch.tensor(losses, dtype=dtype, device=device)
 
-    def _buffer(self, batch: RaggedBatch, segment: int) -> tuple[Tensor, Tensor]:
-        first, last = batch.offsets[segment], batch.offsets[segment + 1]
+    def _train_run(self, work: Work, r: int) -> tuple[Tensor, float]:
+        """Return the model of run r after the round, and its loss before."""
+        start, weights = work.theta[r].double(), work.weights[r]
+        clients = len(weights)
+        update, loss, samples = torch.zeros_like(start), 0.0, 0
+        for m in range(clients):
+            images, labels, factors = self._buffer(work.batch, r * clients + m)
+            n = len(labels)
+            if n == 0:
+                continue
+            loss += n * float(empirical_risk(self.model, start, images, labels))
+            samples += n
+            if weights[m] == 0:
+                continue
+
+            local, velocity = start, torch.zeros_like(start)
+            for rows in schedule(work.training, work.seeds[r], m, work.t, n):
+                gradient = local_gradient(
+                    self.model,
+                    local,
+                    images[rows],
+                    labels[rows],
+                    None if factors is None else factors[rows],
+                )
+                local, velocity = descend(local, velocity, gradient, work.training)
+            update = update + weights[m].double() * (local - start)
+        return start + update, loss / samples if samples else float("nan")
+
+    def _buffer(self, batch: RaggedBatch, segment: int) -> _Buffer:
+        own = slice(batch.offsets[segment], batch.offsets[segment + 1])
         task = self.task
         mean, std = (
             torch.tensor(x, dtype=torch.float64, device=task.device).view(-1, 1, 1)
             for x in (task.mean, task.std)
         )
-        images = batch.images[first:last].to(task.device, torch.float64)
-        return (images / task.unit - mean) / std, batch.labels[first:last].to(
-            task.device
+        images = batch.images[own].to(task.device, torch.float64)
+        return _Buffer(
+            (images / task.unit - mean) / std,
+            batch.labels[own].to(task.device),
+            None if batch.factors is None else batch.factors[own].double(),
         )
-
-    def _slopes(
-        self, work: Work, segment: int, start: Tensor, images: Tensor, labels: Tensor
-    ) -> ClientSlopes:
-        received, factors = (
-            functional_call(self.model, Flat(self.model).views(start), (images,)),
-            work.batch.factors,
-        )
-        if factors is not None:
-            factors = factors[
-                work.batch.offsets[segment] : work.batch.offsets[segment + 1]
-            ].double()
-        return ClientSlopes(work.training.objective, received.detach(), labels, factors)
 
 
 @paper("eq:local-empirical-risk")
 def empirical_risk(
-    model: nn.Module, theta: Tensor, images: Tensor, labels: Tensor
+    model: nn.Module,
+    theta: Tensor,
+    images: Tensor,
+    labels: Tensor,
+    factors: Tensor | None = None,
 ) -> Tensor:
     """Return the mean cross-entropy of the model with parameters theta over the
-    images.
+    images, each times its factor.
     """
-    return cross_entropy(
-        functional_call(model, Flat(model).views(theta), (images,)), labels
-    )
+    logits = functional_call(model, Flat(model).views(theta), (images,))
+    return mean_loss(logits, labels, factors)
 
 
 @paper("eq:local-gradient")
 def local_gradient(
-    model: nn.Module, theta: Tensor, images: Tensor, labels: Tensor
+    model: nn.Module,
+    theta: Tensor,
+    images: Tensor,
+    labels: Tensor,
+    factors: Tensor | None = None,
 ) -> Tensor:
+    """Return the gradient of the empirical risk by the parameters theta."""
     theta = theta.detach().requires_grad_()
     with torch.enable_grad():
-        risk = empirical_risk(model, theta, images, labels)
+        risk = empirical_risk(model, theta, images, labels, factors)
     (gradient,) = torch.autograd.grad(risk, theta)
-    return gradient
-
-
-def gradient_by_slopes(
-    model: nn.Module, theta: Tensor, images: Tensor, slope: Callable[[Tensor], Tensor]
-) -> Tensor:
-    """Return the gradient of an objective other than cross-entropy; `slope` returns its
-    derivative by the logits.
-    """
-    theta = theta.detach().requires_grad_()
-    with torch.enable_grad():
-        logits = functional_call(model, Flat(model).views(theta), (images,))
-    (gradient,) = torch.autograd.grad(logits, theta, slope(logits))
     return gradient
 
 

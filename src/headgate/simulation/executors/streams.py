@@ -11,19 +11,20 @@ with a simple loop (benchmarks/results/gpu.json at f27e21c).
 
 import copy
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from headgate.learning.local import LocalTraining, schedule
+from headgate.learning.local import LocalTraining, Rows, schedule
 from headgate.learning.networks import descend
 from headgate.registry import in_one_line
-from headgate.simulation.executors.executor import Executor, Work
+from headgate.simulation.executors.executor import Executor, Work, slices
 from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
 
 STREAMS = 5
@@ -37,7 +38,9 @@ class CudaStreams(Executor[Task]):
     compiled or recorded. Runs are independent.
     """
 
-    name, bfloat16 = "streams", True
+    name = "streams"
+    bfloat16 = True
+    weighs_samples = True
 
     def __init__(
         self, task: Task, streams: int | None = None, compiled: bool | None = None
@@ -47,62 +50,67 @@ class CudaStreams(Executor[Task]):
         self.model = copy.deepcopy(task.model).to(task.device, task.arithmetic)
         self.compiled = cuda if compiled is None else compiled
         self.graphs = cuda
-        torch.backends.cudnn.deterministic |= (
-            cuda  # cuDNN then always adds in the same order
-        )
-        # The second size is compiled for all sizes, so any number of sizes needs at
-        # most two compilations.
-        self._fast_loss: Callable[..., Tensor] = (
-            torch.compile(self._loss) if self.compiled else self._loss
-        )
-        self.lanes = [
-            _Lane(task, self.model) for _ in range(streams or (STREAMS if cuda else 1))
-        ]
+        # cuDNN then always adds in the same order
+        torch.backends.cudnn.deterministic |= cuda
+        self._fast_loss: Callable[..., Tensor] = self._loss
+        if self.compiled:
+            # The second size is compiled for all sizes, so any number of sizes needs at
+            # most two compilations.
+            self._fast_loss = torch.compile(self._loss)
+        many = streams or (STREAMS if cuda else 1)
+        self.lanes = [_Lane(task, self.model) for _ in range(many)]
 
     @classmethod
     def cost(cls, task: Task, training: LocalTraining) -> float:
-        cls.need_plain_loss(training)
         if task.device.type != "cuda" or task.size < LARGE:
             return 1.5
         return 0.1 if task.bfloat16 else 0.2
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, batch, weights, training, seeds, t = work
-        clients, offsets = weights.shape[1], batch.offsets.tolist()
-        images, labels = (
-            batch.images.to(self.task.device),
-            batch.labels.to(self.task.device),
+        device = self.task.device
+        batch = work.batch._replace(
+            images=work.batch.images.to(device), labels=work.batch.labels.to(device)
         )
-        after, losses = theta.clone(), []
-        for r, (start, seed) in enumerate(zip(theta, seeds, strict=True)):
-            sizes = [
-                offsets[r * clients + m + 1] - offsets[r * clients + m]
-                for m in range(clients)
-            ]
-            busy = sorted(
-                (m for m in range(clients) if sizes[m]), key=lambda m: -sizes[m]
-            )  # the longest first
-            for lane in self.lanes:
-                lane.begin()
-            for turn, m in enumerate(busy):
-                first = offsets[r * clients + m]
-                own = slice(first, first + sizes[m])
-                lane = self.lanes[turn % len(self.lanes)]
-                with lane.current():
-                    lane.start(start)
-                    loss = self._descend(
-                        lane, images[own], labels[own], training, seed, m, t
-                    )
-                    lane.finish(start, weights[r, m], loss * sizes[m])
-            for lane in self.lanes:
-                lane.join()
-            # the order of the lanes is fixed, and a client's lane depends only on the
-            # sizes, so the sum repeats to the bit
-            if busy:
-                after[r] += sum(lane.moved for lane in self.lanes)
-            total = sum((lane.loss for lane in self.lanes), theta.new_zeros(()))
-            losses.append(total / sum(sizes) if busy else theta.new_full((), torch.nan))
+        work = work._replace(batch=batch)
+        after = work.theta.clone()
+        losses = [self._train_run(work, r, after[r]) for r in range(len(after))]
         return after, torch.stack(losses)
+
+    def _train_run(self, work: Work, r: int, after: Tensor) -> Tensor:
+        """Train the clients of run r and add their updates to its model `after`; return
+        the loss of the run before.
+        """
+        batch, weights, start = work.batch, work.weights[r], work.theta[r]
+        first = r * len(weights)
+        offsets = batch.offsets[first : first + len(weights) + 1]
+        segments, sizes = slices(offsets), np.diff(offsets).tolist()
+        clients = [m for m, size in enumerate(sizes) if size]
+        if not clients:
+            return after.new_full((), torch.nan)
+
+        for lane in self.lanes:
+            lane.begin()
+        longest_first = sorted(clients, key=lambda m: -sizes[m])
+        for turn, m in enumerate(longest_first):
+            own = segments[m]
+            images, labels = batch.images[own], batch.labels[own]
+            factors = None if batch.factors is None else batch.factors[own]
+            steps = schedule(work.training, work.seeds[r], m, work.t, sizes[m])
+            lane = self.lanes[turn % len(self.lanes)]
+            with lane.current():
+                lane.start(start)
+                loss = self._descend(
+                    lane, images, labels, factors, work.training, steps
+                )
+                lane.finish(start, weights[m], loss * sizes[m])
+        for lane in self.lanes:
+            lane.join()
+
+        # the order of the lanes is fixed, and a client's lane depends only on the
+        # sizes, so the sums repeat to the bit
+        after += sum(lane.moved for lane in self.lanes)
+        total = sum((lane.loss for lane in self.lanes), after.new_zeros(()))
+        return total / sum(sizes)
 
     # one client
 
@@ -111,10 +119,9 @@ class CudaStreams(Executor[Task]):
         lane: "_Lane",
         images: Tensor,
         labels: Tensor,
+        factors: Tensor | None,
         training: LocalTraining,
-        seed: int,
-        client: int,
-        t: int,
+        steps: Iterable[Rows],
     ) -> Tensor:
         """Do all steps of a client in a lane; return the mean loss of all its samples
         before the first step.
@@ -123,25 +130,22 @@ class CudaStreams(Executor[Task]):
             self.task.arithmetic, memory_format=torch.channels_last
         )
         before = None
-        if training.batch_size is not None:
+        if factors is not None or training.batch_size is not None:
+            share = torch.full_like(labels, 1 / len(labels), dtype=self.task.dtype)
             with torch.no_grad():
-                before = self._loss(
-                    lane.parameters,
-                    pixels,
-                    labels,
-                    torch.full_like(labels, 1 / len(labels), dtype=self.task.dtype),
-                )
+                before = self._loss(lane.parameters, pixels, labels, share)
         inputs = None
-        for rows in schedule(training, seed, client, t, len(labels)):
-            if inputs is None or not isinstance(rows, slice):
-                chosen = (
-                    rows
-                    if isinstance(rows, slice)
-                    else to_device(rows, self.task.device)
-                )
-                inputs = lane.inputs(pixels[chosen], labels[chosen])
+        for rows in steps:
+            if isinstance(rows, slice):
+                if inputs is None:
+                    inputs = lane.inputs(pixels, labels, factors)
+            else:
+                chosen = to_device(rows, self.task.device)
+                weight = None if factors is None else factors[chosen]
+                inputs = lane.inputs(pixels[chosen], labels[chosen], weight)
             loss = self._step(lane, inputs, training)
-            before = loss.clone() if before is None else before
+            if before is None:
+                before = loss.clone()
         assert before is not None  # there is at least one step
         return before
 
@@ -154,9 +158,8 @@ class CudaStreams(Executor[Task]):
         if not self.graphs:
             return self._plain_step(lane, inputs, training)
         if training not in inputs.recorded:
-            kept = [
-                place.clone() for place in (*lane.places, *lane.velocity)
-            ]  # because the recording does steps
+            # because the recording does steps
+            kept = [place.clone() for place in (*lane.places, *lane.velocity)]
             self._plain_step(lane, inputs, training)  # compiles the step for a new size
             self._plain_step(lane, inputs, training)
             torch.cuda.synchronize()
@@ -180,14 +183,10 @@ class CudaStreams(Executor[Task]):
     ) -> Tensor:
         with torch.enable_grad():
             loss = self._loss_of(lane, inputs)
-        change = torch.autograd.grad(loss, lane.low, materialize_grads=True)
+        gradients = torch.autograd.grad(loss, lane.low, materialize_grads=True)
+        change = [each.to(self.task.dtype) for each in gradients]
         with torch.no_grad():
-            descend(
-                lane.places,
-                lane.velocity,
-                [each.to(self.task.dtype) for each in change],
-                training,
-            )
+            descend(lane.places, lane.velocity, change, training)
             torch._foreach_copy_(lane.low, lane.places)
         return loss.detach()
 
@@ -196,9 +195,8 @@ class CudaStreams(Executor[Task]):
         if self.compiled:
             try:
                 with warnings.catch_warnings():
-                    warnings.filterwarnings(
-                        "ignore", "TensorFloat32"
-                    )  # float32 is intended, not the faster TensorFloat32
+                    # float32 is intended, not the faster TensorFloat32
+                    warnings.filterwarnings("ignore", "TensorFloat32")
                     return self._fast_loss(*given)
             except Exception as error:  # a compiler may fail with any error
                 self.compiled = False
@@ -214,10 +212,8 @@ class CudaStreams(Executor[Task]):
         labels: Tensor,
         share: Tensor,
     ) -> Tensor:
-        logits = functional_call(self.model, parameters, (images,))
-        return (
-            cross_entropy(logits.to(share.dtype), labels, reduction="none") * share
-        ).sum()
+        logits = functional_call(self.model, parameters, (images,)).to(share.dtype)
+        return (cross_entropy(logits, labels, reduction="none") * share).sum()
 
 
 class _Inputs:
@@ -226,10 +222,10 @@ class _Inputs:
     """
 
     def __init__(self, task: Task, size: int) -> None:
-        self.images = torch.zeros(
+        images = torch.zeros(
             size, *task.shape, dtype=task.arithmetic, device=task.device
         )
-        self.images = self.images.to(memory_format=torch.channels_last)
+        self.images = images.to(memory_format=torch.channels_last)
         self.labels = torch.zeros(size, dtype=torch.int64, device=task.device)
         self.share = torch.zeros(size, dtype=task.dtype, device=task.device)
         """the share of each sample in the loss, (size,); 0 for padding"""
@@ -264,23 +260,25 @@ class _Lane:
         """Begin a run: set the lane's sum of updates and its loss to zero."""
         if self.stream:
             self.stream.wait_stream(torch.cuda.current_stream())
+        task = self.task
         with self.current():
             self.moved = torch.zeros(
-                self.task.flat.size, dtype=self.task.dtype, device=self.task.device
+                task.flat.size, dtype=task.dtype, device=task.device
             )
             self.loss = self.moved.new_zeros(())
 
     def join(self) -> None:
+        """Let what follows on the current stream wait for this lane."""
         if self.stream:
             torch.cuda.current_stream().wait_stream(self.stream)
             self.moved.record_stream(torch.cuda.current_stream())
             self.loss.record_stream(torch.cuda.current_stream())
 
     def start(self, theta: Tensor) -> None:
+        """Begin a client: set the parameters to this model and the velocity to zero."""
+        views = list(self.task.flat.views(theta).values())
         with torch.no_grad():
-            torch._foreach_copy_(
-                self.places, list(self.task.flat.views(theta).values())
-            )
+            torch._foreach_copy_(self.places, views)
             torch._foreach_copy_(self.low, self.places)
             torch._foreach_zero_(self.velocity)
 
@@ -290,7 +288,8 @@ class _Lane:
             torch._foreach_copy_([*self.places, *self.velocity], kept)
             torch._foreach_copy_(self.low, self.places)
 
-    def inputs(self, pixels: Tensor, labels: Tensor) -> _Inputs:
+    def inputs(self, pixels: Tensor, labels: Tensor, factors: Tensor | None) -> _Inputs:
+        """Return the input tensors of a step, filled with these samples."""
         n = len(labels)
         size = rung(n) if self.stream else n
         if size not in self.sizes:
@@ -298,7 +297,7 @@ class _Lane:
         inputs = self.sizes[size]
         inputs.images[:n], inputs.labels[:n] = pixels, labels
         inputs.share.zero_()
-        inputs.share[:n] = 1 / n
+        inputs.share[:n] = 1 / n if factors is None else factors / n
         return inputs
 
     def finish(self, theta: Tensor, share: Tensor, loss: Tensor) -> None:

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.nn.functional import cross_entropy
 
 from headgate.learning.datasets import BYTE
 from headgate.learning.models import Shape
@@ -131,6 +132,15 @@ def to_device(values: NDArray[Any], device: torch.device) -> Tensor:
         if device.type == "cuda"
         else tensor.to(device)
     )
+
+
+def mean_loss(logits: Tensor, labels: Tensor, factors: Tensor | None = None) -> Tensor:
+    """Return the mean cross-entropy of samples, each times its factor; None: all
+    factors are 1.
+    """
+    if factors is None:
+        return cross_entropy(logits, labels)
+    return (factors * cross_entropy(logits, labels, reduction="none")).mean()
 
 
 class Group(NamedTuple):

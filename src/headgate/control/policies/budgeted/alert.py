@@ -56,17 +56,21 @@ NAMES = ("usual", "usual_samples", "scatter", "scatter_rounds", "evidence")
 class Alert(Headgate):
     """Headgate with alarms and probes. Without reported losses, as in a rehearsal,
     there are probes but no alarms.
+
+    Parameters
+    ----------
+    false_alarms : float, default 0.3
+        The most alarms to expect in all rounds, or in 100 rounds with an open end, if
+        the data do not change.
+    probe : float, default 0.02
+        Share of the places renewed after four rounds without a purchase, to detect a
+        change before the next low price; 20 times as much after new samples with more
+        than three times the usual loss. 0: no probes.
     """
 
     listens: ClassVar[bool] = True
     false_alarms: float = 0.3
-    """the most alarms to expect in all rounds, or in 100 rounds with an open end, if
-    the data do not change
-    """
     probe: float = 0.02
-    """share of the places renewed after four rounds without a purchase, to detect a
-    change before the next low price; 20 times as much after new samples with more than
-    three times the usual loss. 0: no probes"""
 
     def __post_init__(self) -> None:
         super().__post_init__()

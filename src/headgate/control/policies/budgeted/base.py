@@ -27,20 +27,26 @@ class BudgetedPolicy(AdmissionPolicy):
 
     In every run spend ≤ C·T after T rounds; with an open end spend ≤ C·(t + overdraft)
     after every t. With a retention rule of capacity B_m, also n_m(t) ≤ B_m.
+
+    Parameters
+    ----------
+    rule : Retention, optional
+        Rule by which clients drop samples.
+    fill : float, optional
+        Number of rounds' budgets that round 1 may spend to fill the buffers at any
+        price, but at most half of the money. 0: round 1 is like any other. Left out: 8,
+        and 3 for `headgate` without `smooth` in runs of more than 256 rounds.
+    overdraft : float, default 10.0
+        Number of rounds' budgets that may be spent in advance; only with an open end.
+    fairness : float, default 0.25
+        The largest relative difference between a client's share of the admissions and
+        of the buffers, with prices per client.
     """
 
     rule: Retention = field(default_factory=Fifo)
-    """rule by which clients drop samples"""
     fill: float | None = None
-    """number of rounds' budgets that round 1 may spend to fill the buffers at any
-    price, but at most half of the money. 0: round 1 is like any other. Left out: 8, and
-    3 for `headgate` without `smooth` in runs of more than 256 rounds"""
     overdraft: float = 10.0
-    """number of rounds' budgets that may be spent in advance; only with an open end"""
     fairness: float = 0.25
-    """the largest relative difference between a client's share of the admissions and of
-    the buffers, with prices per client
-    """
 
     def __post_init__(self) -> None:
         zero_or_more("overdraft", self.overdraft)
@@ -62,7 +68,7 @@ class BudgetedPolicy(AdmissionPolicy):
     def all_places(self, system: System) -> int:
         """Return the most samples that all clients together can be given in a round."""
         places = self.places(system)
-        return system.memory if places is system.buffer else int(places.sum())
+        return system.all_places if places is system.buffer else int(places.sum())
 
     def start(self, system: System, runs: int) -> Arrays:
         by_client = (runs, system.clients)

@@ -58,28 +58,34 @@ def _early_path() -> tuple[Floats, Floats]:
 class Headgate(BudgetedPolicy):
     """The recommended policy. It needs the budget, the buffers and, if known, the
     horizon, and learns prices as they arrive.
+
+    Parameters
+    ----------
+    early : float, default 0.0
+        0: minimise the error of the last round; 1: the mean error of all rounds. Values
+        above 0 need a known horizon.
+    turnover : float, default 1.0
+        The largest share of the places that a round may renew, once the buffers are
+        full.
+    smooth : float, optional
+        0: whole buffers at the lowest prices; the higher the value, the sooner old
+        places are renewed and the fewer at a time. Left out: 0 for linear models, for
+        which only the number of distinct samples counts, and if no model is known; 0.25
+        for nets, which overfit buffers that do not change.
+    ahead : float, optional
+        Number of rounds' budgets by which the spend may exceed its pace. Left out: 5
+        for nets, so that there is always money to renew their buffers if prices drift;
+        no limit for linear models, and if no model or no end is known.
+    remember : int or "all", default "all"
+        Number of latest prices to remember. All suits prices with one distribution; a
+        number suits prices that drift.
     """
 
     early: float = 0.0
-    """0: minimise the error of the last round; 1: the mean error of all rounds. Values
-    above 0 need a known horizon
-    """
     turnover: float = 1.0
-    """the largest share of the places that a round may renew, once the buffers are full
-    """
     smooth: float | None = None
-    """0: whole buffers at the lowest prices; the higher the value, the sooner old
-    places are renewed and the fewer at a time. Left out: 0 for linear models, for which
-    only the number of distinct samples counts, and if no model is known; 0.25 for nets,
-    which overfit buffers that do not change"""
     ahead: float | None = None
-    """number of rounds' budgets by which the spend may exceed its pace. Left out: 5 for
-    nets, so that there is always money to renew their buffers if prices drift; no limit
-    for linear models, and if no model or no end is known"""
     remember: int | Literal["all"] = "all"
-    """number of latest prices to remember. All suits prices with one distribution; a
-    number suits prices that drift
-    """
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -22,6 +22,13 @@ lowest to the highest
 class Edge(NamedTuple):
     """A limit: buy all places below `price`, none above it, and `share` of them at
     exactly this price.
+
+    Parameters
+    ----------
+    price : array of float
+        The limit, (R,).
+    share : array of float
+        Share of the places to buy at exactly the limit, (R,).
     """
 
     price: Floats

@@ -36,6 +36,14 @@ class Threshold(BudgetedPolicy):
     bought at exactly this price.
 
     If `limit` is left out, both are set so that the expected spend is C·T.
+
+    Parameters
+    ----------
+    limit : float, optional
+        The highest price at which to buy; left out, `limit` and `share` are set so that
+        the expected spend is C·T.
+    share : float, default 1.0
+        Part of the places that is bought at exactly this price.
     """
 
     limit: float | None = field(default=None, metadata={"infinite": True})
@@ -73,7 +81,7 @@ def known_edge(
     """
     seeds = OTHERS + np.arange(max(1, DRAWS // rounds), dtype=np.int64)
     seen = np.sort(prices.path(seeds, 1, rounds + 1).ravel())[None]
-    money, memory = system.budget * rounds, float(system.memory)
+    money, memory = system.budget * rounds, float(system.all_places)
     if fill and rounds > 1:
         filling = min(memory * prices.mean(rounds), fill)
         spend = (money - filling) / (rounds - 1) / memory
@@ -109,11 +117,18 @@ class Pacing(BudgetedPolicy):
     and step 1/V the recursion is the paper's debt, μ(t) = Z(t)/V; drift-plus-penalty is
     this rule with the penalty as the worth. Values that are left out use the mean price
     c̄ so far: μ(1) = 1/c̄ and steps of 1/(c̄·C·√T).
+
+    Parameters
+    ----------
+    step : float, optional
+        Step by which the price of money changes; left out: 1/(c̄·C·√T) with the mean
+        price c̄ so far.
+    initial : float, optional
+        Initial price of money, μ(1).
     """
 
     step: float | None = None
     initial: float | None = None
-    """initial price of money, μ(1)"""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -151,6 +166,11 @@ class Below(BudgetedPolicy):
     With `quantile` = 0.5 a round at or below the running median spends twice the money
     left, divided by the rounds left. With 1 every round spends the same money at any
     price. With a price per client, the mean of the prices is compared.
+
+    Parameters
+    ----------
+    quantile : float, default 0.5
+        Quantile of the remembered prices, above 0 and at most 1.
     """
 
     quantile: float = 0.5
@@ -200,12 +220,17 @@ class Random(BudgetedPolicy):
 
     The draws depend on seed, round and the bits of the price, so runs with different
     prices have different draws, and a run has the same draws in every batch.
+
+    Parameters
+    ----------
+    chance : float, optional
+        Probability of a purchase in a round; left out: the one that spends the budget
+        on average.
+    seed : int, default 0
+        Seed of the draws.
     """
 
     chance: float | None = None
-    """probability of a purchase in a round; left out: the one that spends the budget on
-    average
-    """
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -214,7 +239,7 @@ class Random(BudgetedPolicy):
 
     def resolved(self, given: PolicyContext) -> Self:
         spends_all = min(
-            1.0, given.system.budget / (given.mean_price * given.system.memory)
+            1.0, given.system.budget / (given.mean_price * given.system.all_places)
         )
         return replace(self, chance=spends_all if self.chance is None else self.chance)
 

@@ -12,4 +12,3 @@ export function remember(changes) {
 
 export const list = (text) => (text ? text.split(",").filter(Boolean) : []);
 export const runAddress = (name) => `/run/${encodeURIComponent(name)}`;
-export const gateAddress = (name, policy) => `/gate/${encodeURIComponent(name)}${policy ? `?policy=${encodeURIComponent(policy)}` : ""}`;

@@ -9,7 +9,6 @@ const PAGES = [
   { at: /^\/run\/([^/]+)$/, nav: "/", title: "Run", load: () => import("./pages/run.js") },
   { at: /^\/compare$/, nav: "/compare", title: "Compare", load: () => import("./pages/compare.js") },
   { at: /^\/plan$/, nav: "/plan", title: "Plan", load: () => import("./pages/plan.js") },
-  { at: /^\/gate(?:\/([^/]+))?$/, nav: "/gate", title: "Gate", load: () => import("./pages/gate.js") },
 ];
 
 const main = document.getElementById("main");
@@ -30,7 +29,7 @@ async function show(arrived) {
   const { open } = await page.load();
   if (signal.aborted) return;
   main.replaceChildren();
-  open({ main, signal, name: name && decodeURIComponent(name), query: new URLSearchParams(location.search) });
+  open({ main, signal, go, name: name && decodeURIComponent(name), query: new URLSearchParams(location.search) });
   if (!arrived) return;
   window.scrollTo(0, 0);
   main.focus({ preventScroll: true });
@@ -42,11 +41,11 @@ function lost() {
   refill(main, h("h1", null, "There is no such page"), h("p", null, h("a", { href: "/" }, "All runs")));
 }
 
-export function title(text) {
+function title(text) {
   document.title = `${text} · headgate`;
 }
 
-export function go(address) {
+function go(address) {
   history.pushState(null, "", address);
   show(true);
 }

@@ -5,7 +5,6 @@ import { asCsv, Figure } from "../drawing/figure.js";
 import { fixed, number, percent, plural, whole } from "../drawing/format.js";
 import { lineFigure, pressed } from "../drawing/lines.js";
 import { copyButton, skeleton } from "./marks.js";
-import { toQuery } from "./planning.js";
 
 const BLUE = { colour: 0, dash: 0 };
 const PRICE = { colour: 6, dash: 0 };
@@ -26,10 +25,9 @@ export class PlanAnswer {
     this.more = h("div");
     this.wrong = h("p", { class: "note warn", role: "alert", hidden: true });
     this.breaks = h("p", { class: "note broken", role: "status", hidden: true });
-    this.gate = h("a", { class: "button" }, "Watch the gate");
     this.figures = FIGURES.map((spec) => new Figure({ title: spec.title, signal, content: () => this.told && content(spec, this.told), csv: () => asCsv(rowsOf(spec, this.told)) }));
     this.node = h("section", { class: "answer", "aria-label": "The plan" }, this.wrong, this.breaks, this.tiles,
-      h("div", { class: "toolbar copying" }, copyButton(() => this.told?.toml || "", "Copy as TOML"), this.gate),
+      h("div", { class: "toolbar copying" }, copyButton(() => this.told?.toml || "", "Copy as TOML")),
       this.more, h("div", { class: "grid" }, this.figures.map((figure) => figure.node)));
   }
 
@@ -52,7 +50,6 @@ export class PlanAnswer {
     this.wrong.hidden = true;
     this.breaks.hidden = !told.warning;
     this.breaks.textContent = told.warning && `This plan breaks a limit: ${told.warning}`;
-    this.gate.href = `/gate?${toQuery(plan)}`;
     refill(this.tiles, tilesOf(told).map(tile));
     refill(this.more, settings(told));
     for (const figure of this.figures) figure.update();

@@ -1,7 +1,7 @@
 // One run, also while it is played.
 
 import { aborted, get, runPath } from "../api.js";
-import { gateAddress, list, remember } from "../address.js";
+import { list, remember } from "../address.js";
 import { Curves } from "../curves.js";
 import { facts, settings } from "../../drawing/about.js";
 import { h, put, refill, say } from "../../drawing/dom.js";
@@ -141,6 +141,6 @@ function heading(run) {
   return [
     h("p", { class: "eyebrow" }, h("a", { href: "/" }, "Runs"), run.sweep && [" / ", h("a", { href: `/?search=${encodeURIComponent(run.sweep)}` }, run.sweep)]),
     h("div", { class: "title-line" }, h("h1", null, run.name),
-      h("div", { class: "title-links" }, h("a", { class: "button", href: gateAddress(run.name) }, "Watch the gate"), h("a", { class: "button", href: `/compare?runs=${encodeURIComponent(run.name)}` }, "Compare"))),
+      h("div", { class: "title-links" }, h("a", { class: "button", href: `/compare?runs=${encodeURIComponent(run.name)}` }, "Compare"))),
   ];
 }

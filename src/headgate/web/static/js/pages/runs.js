@@ -1,8 +1,7 @@
 // All runs of the folder: search, sort, choose some to compare.
 
 import { get, aborted } from "../api.js";
-import { gateAddress, remember, runAddress } from "../address.js";
-import { go } from "../app.js";
+import { remember, runAddress } from "../address.js";
 import { h, put, refill, say } from "../../drawing/dom.js";
 import { ago, moment, percent, plural, whole } from "../../drawing/format.js";
 import { failure, progress, skeleton, spark, stateMark } from "../marks.js";
@@ -19,7 +18,7 @@ const COLUMNS = [
   { key: "started", title: "Started", order: "desc" },
 ];
 
-export function open({ main, signal, query }) {
+export function open({ main, signal, go, query }) {
   const view = { search: query.get("search") || "", sort: query.get("sort") || "started", order: query.get("order") || "desc", page: Math.max(1, Number(query.get("page")) || 1) };
   const chosen = new Set();
   const shown = new Map(); // name → { key, node }: a row that says the same stays as it is
@@ -167,7 +166,6 @@ export function open({ main, signal, query }) {
     const names = [...chosen];
     refill(bar, h("span", null, `${plural(names.length, "run")} chosen`),
       h("button", { type: "button", class: "strong", disabled: names.length > 20, onclick: () => go(`/compare?${names.map((name) => `runs=${encodeURIComponent(name)}`).join("&")}`) }, names.length === 1 ? "Compare its policies" : `Compare ${names.length} runs`),
-      names.length === 1 && h("a", { class: "button", href: gateAddress(names[0]) }, "Watch the gate"),
       h("button", { type: "button", class: "quiet", onclick: clear }, "Clear"));
   }
 
@@ -199,7 +197,7 @@ function nothingYet() {
     h("h2", null, "No runs yet"),
     h("p", null, "Start one, and it appears here while it is played:"),
     h("pre", { tabindex: "0" }, "headgate run digits"),
-    h("p", null, "Or look first: ", h("a", { href: "/gate" }, "watch the gate"), " with invented prices, or ", h("a", { href: "/plan" }, "plan a run"), "."));
+    h("p", null, "Or look first: ", h("a", { href: "/plan" }, "plan a run"), "."));
 }
 
 function damaged(unreadable) {

@@ -16,7 +16,6 @@ from headgate.books.messages import Order
 from headgate.control.retention import Retention, WindowRule
 from headgate.control.selection import Selection
 from headgate.errors import DataError
-from headgate.experiment import Experiment
 from headgate.limits import SAMPLES
 from headgate.limits import WINDOW as LONGEST
 from headgate.registry import RETENTION, SELECTION, Slot, fill, nearest, table_of
@@ -43,22 +42,6 @@ def stated(rule: Retention) -> tuple[str, str]:
     table = table_of(RETENTION, rule)
     return table.pop("kind"), json.dumps(
         {key: value for key, value in table.items() if key != "capacity"}
-    )
-
-
-def stated_choice(experiment: Experiment) -> str:
-    """Return the field `choice` of an order as JSON; empty if clients have no choice of
-    what to buy.
-    """
-    (policy,), data = experiment.policies.values(), experiment.data
-    if not data.chooses(policy.selection):
-        return ""
-    return json.dumps(
-        {
-            "rule": table_of(SELECTION, policy.selection),
-            "window": data.window,
-            "keep": data.keep,
-        }
     )
 
 

@@ -1,0 +1,112 @@
+"""The experiments that can run on Flower, and their accounts. This file needs no
+Flower.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+from headgate.books.accounts import Accounts, OpenRound
+from headgate.books.ledger_store import LedgerStore
+from headgate.books.messages import Order
+from headgate.errors import SettingError
+from headgate.experiment import Experiment
+from headgate.flower.rules import stated
+from headgate.registry import SELECTION, Unnamed, table_of
+
+
+class StatedRules(NamedTuple):
+    """The fields of an order that state how clients drop and choose samples."""
+
+    rule: str
+    settings: str
+    choice: str
+
+
+def check_playable(experiment: Experiment) -> StatedRules:
+    """Return the rules as orders state them; refuse an experiment that cannot run on
+    Flower.
+    """
+    if len(experiment.policies) != 1 or len(experiment.seeds) != 1:
+        found = (
+            f"run.policies = {list(experiment.policies)}, run.seeds ="
+            f" {len(experiment.seeds)}"
+        )
+        raise SettingError(f"{found}: a run on Flower has one policy and one seed")
+    ((name, policy),) = experiment.policies.items()
+    which = "retention"
+    try:
+        rule, settings = stated(policy.retention(experiment.system))
+        which = "buying"
+        return StatedRules(rule, settings, _stated_choice(experiment))
+    except Unnamed as error:
+        raise Unnamed(
+            f"policies.{name}: clients on Flower must know its {which} rule by name:"
+            f" {error}"
+        ) from None
+
+
+def _stated_choice(experiment: Experiment) -> str:
+    """Return the field `choice` of an order as JSON; empty if clients have no choice of
+    what to buy.
+    """
+    (policy,), data = experiment.policies.values(), experiment.data
+    if not data.chooses(policy.selection):
+        return ""
+    rule = table_of(SELECTION, policy.selection)
+    return json.dumps({"rule": rule, "window": data.window, "keep": data.keep})
+
+
+def without_folder(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables of a recipe without the folder of its modules."""
+    run = {key: value for key, value in tables["run"].items() if key != "folder"}
+    return {**tables, "run": run}
+
+
+class FlowerAccounts(Accounts):
+    """The accounts of an experiment that runs on Flower."""
+
+    @classmethod
+    def of(cls, experiment: Experiment, store: LedgerStore) -> "FlowerAccounts":
+        """Return the accounts of an experiment, which must have one policy and one
+        seed.
+        """
+        rules = check_playable(experiment)
+        ((name, policy),) = experiment.policies.items()
+        fixed = {
+            **rules._asdict(),
+            "losses": policy.hears or bool(experiment.training.losses),
+            "late": experiment.data.late,
+        }
+        return cls(
+            store,
+            experiment.system,
+            policy,
+            int(experiment.seeds[0]),
+            experiment.data.price_of_looks(policy.selection),
+            fixed,
+            name,
+        )
+
+    @property
+    def looks_at_samples(self) -> bool:
+        """Whether clients need the model to decide which samples they drop or buy."""
+        policy = self.controller.policy
+        if policy.retention(self.system).scores:
+            return True
+        chosen = policy.selection if self.fixed["choice"] else None
+        return chosen is not None and chosen.looks
+
+    def order(self, now: OpenRound, client: int, train: bool = True) -> Order:
+        """Return the order to one client; a selection that uses losses states its rule
+        for the present round.
+        """
+        order = super().order(now, client, train)
+        selection = self.controller.policy.selection
+        if not order.choice or selection is None or not selection.listens:
+            return order
+        looks = bool(selection.looking(now.before)[0, client])
+        rule = table_of(SELECTION, selection.now(looks))
+        choice = json.dumps({**json.loads(order.choice), "rule": rule})
+        return replace(order, choice=choice)
