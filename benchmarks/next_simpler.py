@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from torch.func import functional_call, grad_and_value, vmap
 from torch.nn.functional import conv2d, cross_entropy, group_norm
 
-from headgate.learning.networks import Residual
+from headgate.learning.architectures import Residual
 from headgate.simulation.executors import choose
 from headgate.simulation.nets import Evaluator
 

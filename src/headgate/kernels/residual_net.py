@@ -12,8 +12,8 @@ from torch.nn.functional import pad
 
 from headgate.errors import SettingError
 from headgate.kernels.stack_net import StackLayer
+from headgate.learning.architectures import Residual
 from headgate.learning.models import Shape
-from headgate.learning.networks import Residual
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 

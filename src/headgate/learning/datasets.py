@@ -7,6 +7,7 @@ by `std`.
 """
 
 import os
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -15,10 +16,21 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.randomness import Purpose, uniform
+from headgate.control.randomness import Purpose
 from headgate.errors import DataError, SettingError, require
 from headgate.escaping import one_line
-from headgate.learning.formats import Labels, PictureFiles, Pixels, recognise
+from headgate.learning.formats import (
+    TEST_NAMES,
+    TRAIN_NAMES,
+    CifarRecords,
+    IdxFiles,
+    ImageFolder,
+    Labels,
+    PictureFiles,
+    Pixels,
+    naming,
+)
+from headgate.learning.partition import share_of_each_class
 
 _ARRAYS = ("train_images", "train_labels", "test_images", "test_labels")
 Samples = NDArray[Any]
@@ -32,12 +44,31 @@ BYTE = 255.0
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Images (N, C, H, W) uint8 with C = 1 or 3, labels (N,) int64, mean and std of
-    each channel in [0, 1] units.
+    """Images and labels for training and testing, and how pixels are scaled.
 
-    Features are float32 and stored like images with one row, (N, 1, 1, d); mean and std
-    are then in the units of the features. `columns` holds further values of the
-    training images (N train, ...), for example the writer of each digit.
+    Features are stored like images with one row, (N, 1, 1, d), as float32.
+
+    Parameters
+    ----------
+    name : str
+        The name of the data set in messages.
+    train_images, test_images : array
+        Images (N, C, H, W) of uint8 with C = 1 or 3, or features.
+    train_labels, test_labels : array of int64
+        The class of each image, (N,), from 0 on.
+    classes : tuple of str
+        The names of the classes.
+    mean, std : tuple of float
+        Mean and deviation of each channel, in units of `unit`.
+    columns : mapping, optional
+        Further values of the training images, (N train, ...), by name; for example the
+        writer of each digit.
+    validation_images, validation_labels : array, optional
+        Images held out of the training set, on which no client trains, and their
+        labels.
+    by_concept : tuple of (images, labels)
+        If the world changes: the test sets of all concepts, then their validation sets
+        if any, instead of the single sets.
     """
 
     name: str
@@ -50,14 +81,8 @@ class Dataset:
     std: tuple[float, ...]
     columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
     validation_images: Samples | None = None
-    """images held out of the training set, labelled by `validation_labels`: no client
-    trains on them
-    """
     validation_labels: Labels | None = None
     by_concept: tuple[tuple[Samples, Labels], ...] = ()
-    """if the world changes: the test sets of all concepts, then their validation sets
-    if any, instead of the single sets
-    """
 
     def __post_init__(self) -> None:
         for problem in self._problems():
@@ -66,55 +91,15 @@ class Dataset:
     def _problems(self) -> Iterator[str]:
         if not self.classes:
             yield "has no classes"
-        for split in ("train", "test"):
-            images, labels = (
-                getattr(self, f"{split}_images"),
-                getattr(self, f"{split}_labels"),
-            )
-            kinds = {
-                "images": (images, ("uint8", "float32")),
-                "labels": (labels, ("int64",)),
-            }
-            for name, (array, wanted) in kinds.items():
-                if getattr(array, "dtype", None) not in wanted:
-                    kind = getattr(array, "dtype", type(array).__name__)
-                    yield (
-                        f"{split}_{name} must be a numpy array of"
-                        f" {' or '.join(wanted)}, is {kind}"
-                    )
-            if (
-                images.ndim != 4
-                or images.shape[1] not in (1, 3)
-                or 0 in images.shape[2:]
-            ):
-                yield (
-                    f"{split}_images must be (N, 1 or 3, height, width), is"
-                    f" {images.shape}"
-                )
-            if labels.ndim != 1 or len(images) != len(labels):
-                yield (
-                    f"{split}_labels must be ({len(images)},), one for each of"
-                    f" {split}_images, is {labels.shape}"
-                )
-            if not len(images):
-                yield f"{split}_images is empty"
-            if images.dtype == np.float32 and not np.isfinite(images).all():
-                yield f"{split}_images holds values that are not finite"
-            if labels.min() < 0 or labels.max() >= len(self.classes):
-                yield (
-                    f"{split}_labels holds {labels.min()} to {labels.max()}, outside"
-                    f" 0..{len(self.classes) - 1}"
-                )
-        train, test = (
-            (each.shape[1:], str(each.dtype))
-            for each in (self.train_images, self.test_images)
-        )
+        yield from self._problems_of("train", self.train_images, self.train_labels)
+        yield from self._problems_of("test", self.test_images, self.test_labels)
+
+        train = (self.train_images.shape[1:], str(self.train_images.dtype))
+        test = (self.test_images.shape[1:], str(self.test_images.dtype))
         if train != test:
             yield f"train_images are {train}, test_images {test}"
         for name, values in (("mean", self.mean), ("std", self.std)):
-            fits = len(values) == self.train_images.shape[1] and bool(
-                np.isfinite(values).all()
-            )
+            fits = len(values) == self.shape[0] and np.isfinite(values).all()
             if not fits or (name == "std" and min(values) <= 0):
                 yield (
                     f"{name} = {values} must be a finite number for each channel, and"
@@ -126,6 +111,38 @@ class Dataset:
                     f"column {name} must be an array with one entry for each training"
                     " image"
                 )
+
+    def _problems_of(self, split: str, images: Any, labels: Any) -> Iterator[str]:
+        for name, array, wanted in (
+            ("images", images, ("uint8", "float32")),
+            ("labels", labels, ("int64",)),
+        ):
+            kind = getattr(array, "dtype", type(array).__name__)
+            if kind not in wanted:
+                yield (
+                    f"{split}_{name} must be a numpy array of {' or '.join(wanted)},"
+                    f" is {kind}"
+                )
+
+        shape = images.shape
+        if len(shape) != 4 or shape[1] not in (1, 3) or 0 in shape[2:]:
+            yield f"{split}_images must be (N, 1 or 3, height, width), is {shape}"
+        if labels.shape != (len(images),):
+            yield (
+                f"{split}_labels must be ({len(images)},), one for each of"
+                f" {split}_images, is {labels.shape}"
+            )
+        if not len(images):
+            yield f"{split}_images is empty"
+        if images.dtype == np.float32 and not np.isfinite(images).all():
+            yield f"{split}_images holds values that are not finite"
+
+        least, largest = labels.min(), labels.max()
+        if least < 0 or largest >= len(self.classes):
+            yield (
+                f"{split}_labels holds {least} to {largest}, outside"
+                f" 0..{len(self.classes) - 1}"
+            )
 
     @property
     def shape(self) -> tuple[int, int, int]:
@@ -243,59 +260,103 @@ def load_dataset(name: str, folder: Path | None = None) -> Dataset:
     to 0..255 (x * 255 / 16, rounded).
     """
     if name == "digits":
-        with np.load(
-            Path(__file__).with_name("digits.npz"), allow_pickle=False
-        ) as file:
-            images = np.rint(file["pixels"][:, np.newaxis] * (255 / 16)).astype(
-                np.uint8
-            )
-            labels = file["labels"].astype(np.int64)
-        held = np.zeros(len(labels), np.bool_)
-        for rows in (np.flatnonzero(labels == label) for label in range(10)):
-            held[rows[len(rows) - len(rows) // 5 :]] = True
-        scale = channel_statistics(images[~held])
-        return Dataset(
-            name,
-            images[~held],
-            labels[~held],
-            images[held],
-            labels[held],
-            tuple("0123456789"),
-            *scale,
-        )
+        return _digits()
     require(name in _KNOWN, "data.kind", name, f"{', '.join(NAMES)} or module:Class")
     known = _KNOWN[name]
     path, source = _find(name, folder or data_folder())
     train, test = source.read(len(known.mean), len(known.classes))
-    channels, titles = train.images.shape[1], source.classes() or known.classes
-    if channels != len(
-        known.mean
-    ):  # the folder holds another data set than its name says
+
+    channels = train.images.shape[1]
+    if channels != len(known.mean):
+        # The folder holds another data set than its name says.
         raise DataError(
             f"{path}: images have {channels} channel(s), those of {name} have"
             f" {len(known.mean)}"
         )
+    titles = source.classes() or known.classes
     if len(titles) != len(known.classes):
         raise DataError(
             f"{path}: holds {len(titles)} classes, {name} has {len(known.classes)}"
         )
-    classes = tuple(known.other_names.get(title, title) for title in titles)
-    arrays = (train.images, train.labels, test.images, test.labels)
-    return Dataset(name, *arrays, classes, known.mean, known.std, train.columns)
+    return Dataset(
+        name,
+        train.images,
+        train.labels,
+        test.images,
+        test.labels,
+        tuple(known.other_names.get(title, title) for title in titles),
+        known.mean,
+        known.std,
+        train.columns,
+    )
+
+
+def _digits() -> Dataset:
+    path = Path(__file__).with_name("digits.npz")
+    with np.load(path, allow_pickle=False) as file:
+        pixels = file["pixels"][:, np.newaxis] * (255 / 16)
+        labels = file["labels"].astype(np.int64)
+    images = np.rint(pixels).astype(np.uint8)
+
+    held = np.zeros(len(labels), np.bool_)
+    for label in range(10):
+        rows = np.flatnonzero(labels == label)
+        held[rows[len(rows) - len(rows) // 5 :]] = True
+    return Dataset(
+        "digits",
+        images[~held],
+        labels[~held],
+        images[held],
+        labels[held],
+        tuple("0123456789"),
+        *channel_statistics(images[~held]),
+    )
 
 
 def _find(name: str, root: Path) -> tuple[Path, PictureFiles]:
     """Return the first of a data set's folders that holds files of a known format, and
     these files.
     """
-    for path in (root / folder for folder in _KNOWN[name].folders):
-        if path.is_dir() and (source := recognise(path)) is not None:
+    for folder in _KNOWN[name].folders:
+        path = root / folder
+        source = recognise(path) if path.is_dir() else None
+        if source is not None:
             return path, source
     folders = ", ".join(_KNOWN[name].folders)
     raise DataError(
         f"data set {name} is not in {root} (looked for {folders}): `headgate data get"
         f" {name}` downloads it"
     )
+
+
+def recognise(folder: Path) -> PictureFiles | None:
+    """Return the data set in `folder` or its subfolders; None: there is none.
+
+    If there are several layouts, the first one in the order image folder, idx, parquet,
+    cifar-10-batches-bin is chosen.
+    """
+    # imports polars, which the other formats do not need
+    from headgate.learning.table import ParquetFiles
+
+    splits = "|".join(TRAIN_NAMES + TEST_NAMES)
+    layouts: dict[str, type[PictureFiles]] = {
+        rf"(^|/)({splits})/[^/]+/[^/]+\.(jpe?g|png|webp)$": ImageFolder,
+        r"idx[13]-?ubyte(\.gz)?$": IdxFiles,
+        r"\.parquet$": ParquetFiles,
+        r"(^|/)(data|test)_batch(_\d+)?\.bin$": CifarRecords,
+    }
+    with naming(folder):
+        there = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+    names = [path.relative_to(folder).as_posix().lower() for path in there]
+    for pattern, layout in layouts.items():
+        files = [
+            path
+            for path, name in zip(there, names, strict=True)
+            if re.search(pattern, name) and not re.search(r"(^|/)\.", name)
+        ]
+        if files:
+            return layout.find(folder, files)
+    return None
 
 
 def available(folder: Path | None = None) -> list[DatasetEntry]:
@@ -338,19 +399,6 @@ def hold_out(dataset: Dataset, fraction: float) -> Dataset:
     )
 
 
-def share_of_each_class(
-    labels: Labels, share: float, purpose: Purpose
-) -> NDArray[np.bool_]:
-    """Return a mask of a random share of the rows of each class, rounded down; it is
-    the same for all seeds.
-    """
-    chosen = np.zeros(len(labels), np.bool_)
-    for rows in (np.flatnonzero(labels == label) for label in np.unique(labels)):
-        order = np.argsort(uniform(0, purpose, rows), kind="stable")
-        chosen[rows[order[: int(share * len(rows))]]] = True
-    return chosen
-
-
 def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Return the exact mean and standard deviation of each channel in [0, 1] units; a
     constant channel has deviation 1.
@@ -362,9 +410,8 @@ def channel_statistics(images: Pixels) -> tuple[tuple[float, ...], tuple[float, 
     means, deviations = [], []
     for channel in range(images.shape[1]):
         # Counting the 256 values avoids a copy of all images as floats.
-        shares = np.bincount(images[:, channel].ravel(), minlength=256) / max(
-            images[:, channel].size, 1
-        )
+        pixels = images[:, channel].ravel()
+        shares = np.bincount(pixels, minlength=256) / max(pixels.size, 1)
         mean = float(shares @ values)
         means.append(mean)
         deviations.append(float(np.sqrt(shares @ (values - mean) ** 2)) or 1.0)
@@ -391,49 +438,48 @@ def dataset_of(name: str, made: Any) -> Dataset:
             f"data.kind = {name}: must return a Dataset, a dict or a tuple"
             f" ({', '.join(_ARRAYS)})"
         )
-    missing = [key for key in _ARRAYS if key not in made]
-    features = (
-        not missing and np.ndim(made["train_images"]) == 2
-    )  # a table with one row for each sample
-    known = {*_ARRAYS, "classes", "columns"} | (set() if features else {"mean", "std"})
-    unknown = [str(key) for key in made if key not in known]
-    if missing or unknown:
-        wrong = (
-            f"lacks {', '.join(missing)}"
-            if missing
-            else f"has {', '.join(unknown)}, which means nothing here"
-        )
-        raise DataError(f"data.kind = {name}: the dict returned {wrong}")
-    train_labels, test_labels = (
-        _whole_labels(made[key]) for key in ("train_labels", "test_labels")
-    )
-    train: Samples
-    test: Samples
-    mean: tuple[float, ...] = (0.0,)
-    std: tuple[float, ...] = (1.0,)
-    if features:
-        train, test = standardised(name, made["train_images"], made["test_images"])
-    else:
-        train, test = (
-            _channels_first(name, key, made[key])
-            for key in ("train_images", "test_images")
-        )
-        mean, std = channel_statistics(train)
-    classes = made.get("classes") or range(1 + int(train_labels.max(initial=0)))
+    _check_keys(name, made)
+
+    train, test, mean, std = _arrays(name, made["train_images"], made["test_images"])
+    labels = _whole_labels(made["train_labels"])
+    classes = made.get("classes") or range(1 + int(labels.max(initial=0)))
+    columns = made.get("columns") or {}
     return Dataset(
         name,
         train,
-        train_labels,
+        labels,
         test,
-        test_labels,
-        classes=tuple(map(str, classes)),
-        mean=tuple(map(float, made.get("mean") or mean)),
-        std=tuple(map(float, made.get("std") or std)),
-        columns={
-            key: np.asarray(column)
-            for key, column in (made.get("columns") or {}).items()
-        },
+        _whole_labels(made["test_labels"]),
+        tuple(map(str, classes)),
+        tuple(map(float, made.get("mean") or mean)),
+        tuple(map(float, made.get("std") or std)),
+        {key: np.asarray(column) for key, column in columns.items()},
     )
+
+
+def _check_keys(name: str, made: dict[str, Any]) -> None:
+    missing = [key for key in _ARRAYS if key not in made]
+    known = {*_ARRAYS, "classes", "columns"}
+    if not missing and np.ndim(made["train_images"]) != 2:
+        known |= {"mean", "std"}
+    unknown = [str(key) for key in made if key not in known]
+    if not missing and not unknown:
+        return
+    wrong = f"has {', '.join(unknown)}, which means nothing here"
+    if missing:
+        wrong = f"lacks {', '.join(missing)}"
+    raise DataError(f"data.kind = {name}: the dict returned {wrong}")
+
+
+def _arrays(
+    name: str, train: Any, test: Any
+) -> tuple[Samples, Samples, tuple[float, ...], tuple[float, ...]]:
+    """Return the training and the test images, or features, and their mean and std."""
+    if np.ndim(train) == 2:  # a table with one row for each sample
+        return *standardised(name, train, test), (0.0,), (1.0,)
+    images = _channels_first(name, "train_images", train)
+    tests = _channels_first(name, "test_images", test)
+    return images, tests, *channel_statistics(images)
 
 
 def _channels_first(name: str, key: str, array: Any) -> Pixels:
@@ -474,16 +520,11 @@ def standardised(name: str, train: Any, test: Any) -> tuple[Features, Features]:
     """
     tables = {"train_features": np.asarray(train), "test_features": np.asarray(test)}
     for key, table in tables.items():
-        if (
-            table.dtype.kind not in "fiub"
-            or table.ndim != 2
-            or not table.shape[1]
-            or not np.isfinite(table).all()
-        ):
-            wanted = "finite numbers (N, d), a row for each sample"
+        numbers = table.dtype.kind in "fiub" and table.ndim == 2 and table.shape[1]
+        if not numbers or not np.isfinite(table).all():
             raise DataError(
-                f"data set {name}: {key} must be {wanted}, is {table.shape} of"
-                f" {table.dtype}"
+                f"data set {name}: {key} must be finite numbers (N, d), a row for each"
+                f" sample, is {table.shape} of {table.dtype}"
             )
     ours, theirs = (table.astype(np.float64) for table in tables.values())
     if ours.shape[1] != theirs.shape[1]:
@@ -491,19 +532,21 @@ def standardised(name: str, train: Any, test: Any) -> tuple[Features, Features]:
             f"data set {name}: train_features have {ours.shape[1]} columns,"
             f" test_features {theirs.shape[1]}"
         )
+
     with np.errstate(over="ignore", invalid="ignore"):
         middle, spread = ours.mean(axis=0), ours.std(axis=0)
-    if not np.isfinite(spread).all():
-        column = int(np.argmin(np.isfinite(spread)))
+    finite = np.isfinite(spread)
+    if not finite.all():
         raise DataError(
-            f"data set {name}: column {column} of train_features has values that are"
-            " too large to be scaled"
+            f"data set {name}: column {int(np.argmin(finite))} of train_features has"
+            " values that are too large to be scaled"
         )
-    scaled = [
-        ((own - middle) / np.where(spread > 0, spread, 1.0)).astype(np.float32)
-        for own in (ours, theirs)
-    ]
-    return scaled[0][:, None, None], scaled[1][:, None, None]
+    scale = np.where(spread > 0, spread, 1.0)
+
+    train_features, test_features = (
+        ((table - middle) / scale).astype(np.float32) for table in (ours, theirs)
+    )
+    return train_features[:, None, None], test_features[:, None, None]
 
 
 # from the Hugging Face hub
@@ -514,9 +557,8 @@ REPOSITORIES = {
     "cifar10": "uoft-cs/cifar10",
     "imagenette": "frgfm/imagenette",
 }
-_FILES = {
-    "imagenette": "*160px/*.parquet"
-}  # the smallest configuration: images are resized to 64 pixels
+_FILES = {"imagenette": "*160px/*.parquet"}
+"""the smallest configuration, because images are resized to 64 pixels"""
 
 
 def fetch(name: str, folder: Path) -> list[Path]:
@@ -527,13 +569,10 @@ def fetch(name: str, folder: Path) -> list[Path]:
     the hub is the one that huggingface_hub uses, $HF_ENDPOINT if it is set.
     """
     if name not in REPOSITORIES:
-        embedded = (
-            " (digits comes with headgate, there is nothing to get)"
-            if name == "digits"
-            else ""
-        )
+        hint = " (digits comes with headgate, there is nothing to get)"
         raise SettingError(
-            f"data = {name!r}: must be {', '.join(REPOSITORIES)}{embedded}"
+            f"data = {name!r}: must be {', '.join(REPOSITORIES)}"
+            f"{hint if name == 'digits' else ''}"
         )
     try:
         import huggingface_hub as hub
@@ -541,21 +580,21 @@ def fetch(name: str, folder: Path) -> list[Path]:
         raise SettingError(
             "data get: needs huggingface_hub: pip install 'headgate[hub]'"
         ) from None
-    repository, pattern = REPOSITORIES[name], _FILES.get(name, "*.parquet")
+
+    repository = REPOSITORIES[name]
     try:
         hub.snapshot_download(
             repository,
             repo_type="dataset",
-            allow_patterns=pattern,
+            allow_patterns=_FILES.get(name, "*.parquet"),
             local_dir=folder / name,
             token=False,
         )
-    except (
-        Exception
-    ) as error:  # the library, its HTTP client and the disk raise errors of many types
-        again = "running the command again resumes the download"
+    except Exception as error:
+        # The library, its HTTP client and the disk raise errors of many types.
         raise DataError(
-            f"{repository}: cannot be fetched ({one_line(error, 200)}); {again}"
+            f"{repository}: cannot be fetched ({one_line(error, 200)}); running the"
+            " command again resumes the download"
         ) from None
     files = sorted((folder / name).rglob("*.parquet"))
     if not files:

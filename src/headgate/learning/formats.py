@@ -9,7 +9,6 @@ a file is ever executed.
 import gzip
 import io
 import math
-import re
 import struct
 import warnings
 from abc import ABC, abstractmethod
@@ -343,41 +342,3 @@ def _library() -> Any:
             "reading pictures needs pillow: pip install 'headgate[sim]'"
         ) from None
     return Image
-
-
-# which layout a folder has
-
-
-def recognise(folder: Path) -> PictureFiles | None:
-    """Return the data set in `folder` or its subfolders; None: there is none.
-
-    If there are several layouts, the first one in the order image folder, idx, parquet,
-    cifar-10-batches-bin is chosen.
-    """
-    from headgate.learning.table import (
-        ParquetFiles,
-    )  # imports polars, which the rest of this file does not need
-
-    layouts: dict[str, type[PictureFiles]] = {
-        rf"(^|/)({'|'.join(TRAIN_NAMES + TEST_NAMES)})/[^/]+/[^/]+\.(jpe?g|png|webp)$": (
-            ImageFolder
-        ),
-        r"idx[13]-?ubyte(\.gz)?$": IdxFiles,
-        r"\.parquet$": ParquetFiles,
-        r"(^|/)(data|test)_batch(_\d+)?\.bin$": CifarRecords,
-    }
-    with naming(folder):
-        there = {
-            path: path.relative_to(folder).as_posix().lower()
-            for path in sorted(folder.rglob("*"))
-            if path.is_file()
-        }
-    for pattern, layout in layouts.items():
-        files = [
-            path
-            for path, name in there.items()
-            if re.search(pattern, name) and not re.search(r"(^|/)\.", name)
-        ]
-        if files:
-            return layout.find(folder, files)
-    return None

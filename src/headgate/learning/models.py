@@ -39,7 +39,7 @@ class ShippedModel(Model):
     """A model that headgate knows by name."""
 
     def build(self, shape: Shape, classes: int) -> "nn.Module":
-        from headgate.learning.networks import SHIPPED
+        from headgate.learning.architectures import SHIPPED
 
         return SHIPPED[self.kind](shape, classes)
 

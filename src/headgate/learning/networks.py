@@ -1,5 +1,4 @@
-"""The code of a client that needs torch: the shipped models, checks of models and the
-SGD step.
+"""The code of a client that needs torch: checks of models and the SGD step.
 
 A model is represented by a module, which states the computation, and a flat vector of
 its parameters. Many runs can therefore share one module, and averaging models is
@@ -30,7 +29,9 @@ def build_model(model: Model, shape: Shape, classes: int) -> nn.Module:
             f"model.kind = {name}: must make a torch.nn.Module, made"
             f" {type(made).__name__}"
         )
-    _check_trainable(name, made)
+    problem = _untrainable(made)
+    if problem is not None:
+        raise SettingError(f"model.kind = {name}: {problem}")
     _check_output(name, made, shape, classes)
     return made
 
@@ -84,126 +85,25 @@ class Flat:
         )
 
 
-# the models
-
-
-def logistic(shape: Shape, classes: int) -> nn.Module:
-    linear = nn.Linear(shape[0] * shape[1] * shape[2], classes)
-    nn.init.zeros_(linear.weight)
-    nn.init.zeros_(linear.bias)
-    return nn.Sequential(nn.Flatten(), linear)
-
-
-def lenet(shape: Shape, classes: int) -> nn.Module:
-    """Build LeNet-5 with ReLU and max-pooling; 28x28 images are padded to 32x32, the
-    input size of LeNet-5.
-    """
-    channels, height, width = shape
-    if min(height, width) < 28:
-        raise SettingError(
-            "model.kind = lenet: needs images of 28x28 or more, these are"
-            f" {height}x{width}"
-        )
-    padding = 2 if height == width == 28 else 0
-
-    def left(length: int) -> int:
-        return ((length + 2 * padding - 4) // 2 - 4) // 2
-
-    return nn.Sequential(
-        nn.Conv2d(channels, 6, 5, padding=padding), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(6, 16, 5), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(16 * left(height) * left(width), 120), nn.ReLU(),
-        nn.Linear(120, 84), nn.ReLU(),
-        nn.Linear(84, classes),
-    )  # fmt: skip
-
-
-class Residual(nn.Module):
-    """A block that returns x + f(x), where f is a sequence of layers."""
-
-    def __init__(self, *layers: nn.Module) -> None:
-        super().__init__()
-        self.f = nn.Sequential(*layers)
-
-    def forward(self, x: Tensor) -> Tensor:
-        added: Tensor = self.f(x)
-        return x + added
-
-
-def resnet9(shape: Shape, classes: int) -> nn.Module:
-    """Build ResNet-9 with Mish and GroupNorm, which, unlike BatchNorm, has no state
-    besides its parameters.
-    """
-    channels, height, width = shape
-    if min(height, width) < 8:
-        raise SettingError(
-            "model.kind = resnet9: needs images of 8x8 or more, these are"
-            f" {height}x{width}"
-        )
-
-    def block(inward: int, outward: int) -> nn.Module:
-        return nn.Sequential(
-            nn.Conv2d(inward, outward, 3, padding=1, bias=False),
-            nn.GroupNorm(32, outward),
-            nn.Mish(),
-        )
-
-    return nn.Sequential(
-        block(channels, 64),
-        block(64, 128), nn.MaxPool2d(2), Residual(block(128, 128), block(128, 128)),
-        block(128, 256), nn.MaxPool2d(2),
-        block(256, 512), nn.MaxPool2d(2), Residual(block(512, 512), block(512, 512)),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(),
-        nn.Linear(512, classes),
-    )  # fmt: skip
-
-
-SHIPPED = {"logistic": logistic, "lenet": lenet, "resnet9": resnet9}
-"""builders of the shipped models, by their names in recipes"""
-
-
 # checks of a model
 
 
-def _check_trainable(name: str, model: nn.Module) -> None:
-    """Refuse buffers and frozen parameters, which would not be averaged, and dropout,
-    whose draws are not repeatable.
+def _untrainable(model: nn.Module) -> str | None:
+    """Return why headgate cannot train a model: buffers and frozen parameters would not
+    be averaged, and the draws of dropout are not repeatable.
     """
-    buffer = next((key for key, _ in model.named_buffers()), None)
-    frozen = next(
-        (
-            key
-            for key, parameter in model.named_parameters()
-            if not parameter.requires_grad
-        ),
-        None,
-    )
-    dropping = next(
-        (
-            key
-            for key, part in model.named_modules()
-            if isinstance(part, _DropoutNd) and part.p > 0
-        ),
-        None,
-    )
-    if buffer is not None:
+    for key, _ in model.named_buffers():
         hint = "take GroupNorm instead of BatchNorm"
-        raise SettingError(
-            f"model.kind = {name}: has a buffer ({buffer}), which no client would"
-            f" share: {hint}"
-        )
+        return f"has a buffer ({key}), which no client would share: {hint}"
     if next(model.parameters(), None) is None:
-        raise SettingError(f"model.kind = {name}: has no parameters to learn")
-    if frozen is not None:
-        raise SettingError(
-            f"model.kind = {name}: the parameter {frozen} is frozen, all must be learnt"
-        )
-    if dropping is not None:
-        raise SettingError(
-            f"model.kind = {name}: has dropout ({dropping}), whose draws would not be"
-            " repeatable"
-        )
+        return "has no parameters to learn"
+    for key, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            return f"the parameter {key} is frozen, all must be learnt"
+    for key, part in model.named_modules():
+        if isinstance(part, _DropoutNd) and part.p > 0:
+            return f"has dropout ({key}), whose draws would not be repeatable"
+    return None
 
 
 def _check_output(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
@@ -244,28 +144,24 @@ def last_layer(model: nn.Module, shape: Shape) -> nn.Linear | None:
     >>> last_layer(nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Tanh()), (1, 2, 2)) is None
     True
     """
-    answers: list[tuple[nn.Module, Tensor]] = []
+    answers: list[tuple[nn.Linear, Tensor]] = []
 
-    def note(layer: nn.Module, _: object, answer: Tensor) -> None:
+    def note(layer: nn.Linear, _: object, answer: Tensor) -> None:
         answers.append((layer, answer))
 
     first = next(model.parameters())
     with torch.no_grad():
-        hooks = [
-            layer.register_forward_hook(note)
-            for layer in model.modules()
-            if type(layer) is nn.Linear
-        ]
+        layers = [layer for layer in model.modules() if type(layer) is nn.Linear]
+        hooks = [layer.register_forward_hook(note) for layer in layers]
+        image = torch.zeros(1, *shape, dtype=first.dtype, device=first.device)
         try:
-            logits = model(
-                torch.zeros(1, *shape, dtype=first.dtype, device=first.device)
-            )
+            logits = model(image)
         finally:
             for hook in hooks:
                 hook.remove()
     last = [layer for layer, answer in answers if answer is logits]
-    asked_once = len(last) == 1 and sum(layer is last[0] for layer, _ in answers) == 1
-    return last[0] if asked_once and isinstance(last[0], nn.Linear) else None
+    calls = [layer for layer, _ in answers if last and layer is last[0]]
+    return last[0] if len(last) == len(calls) == 1 else None
 
 
 def with_features(
@@ -285,11 +181,10 @@ def with_features(
     finally:
         hook.remove()
     features = went_in[-1]
-    return logits, (
-        features
-        if layer.bias is None
-        else torch.cat([features, features.new_ones(len(features), 1)], dim=1)
-    )
+    if layer.bias is not None:
+        ones = features.new_ones(len(features), 1)
+        features = torch.cat([features, ones], dim=1)
+    return logits, features
 
 
 Tensors = list[Tensor] | tuple[Tensor, ...]

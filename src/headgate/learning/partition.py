@@ -71,6 +71,20 @@ def shuffled(rows: Ints, seed: int, client: int) -> Ints:
     ]
 
 
+def share_of_each_class(
+    labels: Ints, share: float, purpose: Purpose
+) -> NDArray[np.bool_]:
+    """Return a mask of a random share of the rows of each class, rounded down; it is
+    the same for all seeds.
+    """
+    chosen = np.zeros(len(labels), np.bool_)
+    for label in np.unique(labels):
+        rows = np.flatnonzero(labels == label)
+        order = np.argsort(uniform(0, purpose, rows), kind="stable")
+        chosen[rows[order[: int(share * len(rows))]]] = True
+    return chosen
+
+
 @dataclass(frozen=True)
 class Pairs(Partition):
     """Client m owns at most `per_class` images of each of the classes m and m + 1

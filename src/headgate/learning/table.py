@@ -7,7 +7,7 @@ import io
 import re
 import zipfile
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -18,10 +18,8 @@ from numpy.typing import NDArray
 from headgate.control.randomness import Purpose
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
-from headgate.learning.datasets import share_of_each_class
 from headgate.learning.formats import (
     TEST_NAMES,
-    TRAIN_NAMES,
     Encoded,
     Labels,
     PictureFiles,
@@ -29,6 +27,7 @@ from headgate.learning.formats import (
     checked_labels,
     naming,
 )
+from headgate.learning.partition import share_of_each_class
 from headgate.limits import CLASSES, COLUMNS, TEXT, check_memory
 from headgate.reading import check_parquet
 
@@ -61,31 +60,32 @@ def arrays_of(
     """Return the arrays of a data set; a second file is the test set, otherwise `share`
     of the rows of each class is.
     """
+    path = files[0][0]
     train = _read(*files[0], label, features)
-    classes = _classes(files[0][0], label, train.labels)
-    labels = _numbered(files[0][0], label, train, classes)
+    classes = _classes(path, label, train.labels)
+    labels = _numbered(path, label, train, classes)
+    held = np.zeros(len(labels), np.bool_)
     if len(files) > 1:
         test = _read(*files[1], label, train.names)
-        own: dict[str, Any] = {
-            "test_images": test.samples,
-            "test_labels": _numbered(files[1][0], label, test, classes),
-        }
-        kept = np.ones(len(labels), np.bool_)
+        test_samples = test.samples
+        test_labels = _numbered(files[1][0], label, test, classes)
     else:
-        kept = ~share_of_each_class(labels, share, Purpose.TEST)
-        if kept.all():
+        held = share_of_each_class(labels, share, Purpose.TEST)
+        if not held.any():
             raise SettingError(
-                f"data.test = {share:g}: holds no row for testing, no class of"
-                f" {files[0][0]} has enough of them"
+                f"data.test = {share:g}: holds no row for testing, no class of {path}"
+                " has enough of them"
             )
-        own = {"test_images": train.samples[~kept], "test_labels": labels[~kept]}
-    columns = {name: column[kept] for name, column in train.columns.items()}
-    own |= {
-        "train_images": train.samples[kept],
-        "train_labels": labels[kept],
-        "columns": columns,
+        test_samples = train.samples[held]
+        test_labels = labels[held]
+    return {
+        "train_images": train.samples[~held],
+        "train_labels": labels[~held],
+        "test_images": test_samples,
+        "test_labels": test_labels,
+        "classes": [str(each) for each in classes],
+        "columns": {name: column[~held] for name, column in train.columns.items()},
     }
-    return {**own, "classes": [str(each) for each in classes]}
 
 
 def _read(
@@ -95,40 +95,35 @@ def _read(
         if path.suffix == ".npz":
             rows = _npz(path, content, label, features)
         else:
-            frame = (
-                _csv(path, content)
-                if path.suffix == ".csv"
-                else _parquet(path, content)
-            )
-            rows = _from_frame(path, frame, label, features)
-    if (
-        rows.samples.ndim == 2
-        and rows.samples.dtype.kind == "f"
-        and not np.isfinite(rows.samples).all()
-    ):
-        row, column = (int(each) for each in np.argwhere(~np.isfinite(rows.samples))[0])
-        called = (
-            f'column "{shown(rows.names[column])}"'
-            if path.suffix != ".npz"
-            else f"column {column + 1}"
-        )
-        raise DataError(
-            f"{path}: {called} is empty or not finite in row {row + 1}; fill it in, or"
-            " leave the row out"
-        )
+            read = _csv if path.suffix == ".csv" else _parquet
+            rows = _from_frame(path, read(path, content), label, features)
+    if rows.samples.ndim == 2 and rows.samples.dtype.kind == "f":
+        _check_finite(path, rows)
     return rows
+
+
+def _check_finite(path: Path, rows: _Rows) -> None:
+    wrong = np.argwhere(~np.isfinite(rows.samples))
+    if not wrong.size:
+        return
+    row, column = wrong[0].tolist()
+    called = f"column {column + 1}"
+    if path.suffix != ".npz":
+        called = f'column "{shown(rows.names[column])}"'
+    raise DataError(
+        f"{path}: {called} is empty or not finite in row {row + 1}; fill it in, or"
+        " leave the row out"
+    )
 
 
 # columns
 
 
 def _csv(path: Path, content: bytes) -> pl.DataFrame:
-    header = next(
-        csv.reader(io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")), []
-    )
-    for number, name in enumerate(
-        header, 1
-    ):  # polars would decompress content that begins with certain bytes
+    text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
+    header = next(csv.reader(text), [])
+    for number, name in enumerate(header, 1):
+        # polars would decompress content that begins with certain bytes
         if not name.isprintable():
             raise DataError(
                 f'{path}: the name "{shown(name)}" of column {number} has characters'
@@ -142,14 +137,10 @@ def _csv(path: Path, content: bytes) -> pl.DataFrame:
 
 
 def _parquet(path: Path, content: bytes) -> pl.DataFrame:
-    _check_size(
-        path,
-        check_parquet(path, content),
-        len(pl.read_parquet_schema(io.BytesIO(content))),
-    )
-    return pl.read_parquet(io.BytesIO(content)).with_columns(
-        pl.col(pl.Categorical, pl.Enum).cast(pl.String)
-    )
+    rows = check_parquet(path, content)
+    _check_size(path, rows, len(pl.read_parquet_schema(io.BytesIO(content))))
+    texts = pl.col(pl.Categorical, pl.Enum)
+    return pl.read_parquet(io.BytesIO(content)).with_columns(texts.cast(pl.String))
 
 
 def _check_size(path: Path, rows: int, columns: int) -> None:
@@ -168,20 +159,21 @@ def _from_frame(
 ) -> _Rows:
     _check_there(path, "column", (label, *(features or ())), frame.columns)
     names = features or tuple(name for name in frame.columns if name != label)
-    if not names or not frame.height:
-        raise DataError(
-            f"{path}: holds no {'row' if names else f'column beside {shown(label)}'}"
-        )
+    if not names:
+        raise DataError(f"{path}: holds no column beside {shown(label)}")
+    if not frame.height:
+        raise DataError(f"{path}: holds no row")
     if "" in names:
         raise DataError(
             f"{path}: column {frame.columns.index('') + 1} has no name; name it, or"
             " those to learn from: features"
         )
-    columns = plain_columns(
-        frame[name] for name in frame.columns if name not in {label, *names}
-    )
+    others = [name for name in frame.columns if name not in {label, *names}]
     return _Rows(
-        _numbers(path, frame[list(names)]), _labels(path, frame[label]), names, columns
+        _numbers(path, frame[list(names)]),
+        _labels(path, frame[label]),
+        names,
+        plain_columns(frame.select(others)),
     )
 
 
@@ -190,29 +182,28 @@ def _numbers(path: Path, frame: pl.DataFrame) -> NDArray[np.float64]:
     if all of it can be read as numbers.
     """
     for name, kind in frame.schema.items():
-        called = f'{path}: column "{shown(name)}"'
         if kind == pl.String:
-            odd = (
-                frame[name].str.strip_chars().cast(pl.Float64, strict=False).is_null()
-                & frame[name].is_not_null()
-            )
-            if odd.any():
-                row = int(odd.arg_max() or 0)
-                problem = f'holds text ("{shown(frame[name][row])}" in row {row + 1})'
-                raise DataError(
-                    f"{called} {problem}; make numbers of it, or name the columns to"
-                    " learn from: features = [...]"
-                )
+            _check_text(path, frame[name])
         elif not kind.is_numeric() and kind != pl.Boolean:
             raise DataError(
-                f"{called} holds {shown(kind)}, no numbers; name the columns to learn"
-                " from: features = [...]"
+                f'{path}: column "{shown(name)}" holds {shown(kind)}, no numbers; name'
+                " the columns to learn from: features = [...]"
             )
-    return (
-        frame.with_columns(pl.col(pl.String).str.strip_chars())
-        .select(pl.all().cast(pl.Float64))
-        .to_numpy()
-    )
+    stripped = frame.with_columns(pl.col(pl.String).str.strip_chars())
+    return stripped.select(pl.all().cast(pl.Float64)).to_numpy()
+
+
+def _check_text(path: Path, column: pl.Series) -> None:
+    """Refuse a column of text that cannot be read as numbers."""
+    numbers = column.str.strip_chars().cast(pl.Float64, strict=False)
+    odd = numbers.is_null() & column.is_not_null()
+    if odd.any():
+        row = int(odd.arg_max() or 0)
+        raise DataError(
+            f'{path}: column "{shown(column.name)}" holds text'
+            f' ("{shown(column[row])}" in row {row + 1}); make numbers of it, or name'
+            " the columns to learn from: features = [...]"
+        )
 
 
 # arrays
@@ -222,36 +213,30 @@ def _npz(
     path: Path, content: bytes, label: str, features: tuple[str, ...] | None
 ) -> _Rows:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
-        check_memory(
-            f"{path}: takes", sum(info.file_size for info in archive.infolist())
-        )
-    with np.load(io.BytesIO(content), allow_pickle=False) as archive:
-        _check_there(path, "array", (label, *(features or ())), archive.files)
-        found = features or tuple(name for name in archive.files if name != label)
-        if len(found) != 1:
-            many = shown(", ".join(found), 300) or "none"
+        size = sum(info.file_size for info in archive.infolist())
+    check_memory(f"{path}: takes", size)
+    with np.load(io.BytesIO(content), allow_pickle=False) as arrays:
+        _check_there(path, "array", (label, *(features or ())), arrays.files)
+        names = features or tuple(name for name in arrays.files if name != label)
+        if len(names) != 1:
+            many = shown(", ".join(names), 300) or "none"
             raise DataError(
                 f'{path}: needs one array beside "{shown(label)}", has {many}; name it:'
                 ' features = ["x"]'
             )
-        samples, labels = (np.asarray(archive[name]) for name in (found[0], label))
-    if (
-        labels.ndim != 1
-        or not samples.ndim
-        or len(samples) != len(labels)
-        or not labels.size
-    ):
-        shapes = (
-            f'"{shown(found[0])}" is {samples.shape}, "{shown(label)}" {labels.shape}'
-        )
+        samples, labels = np.asarray(arrays[names[0]]), np.asarray(arrays[label])
+
+    rows = labels.shape if labels.ndim == 1 and labels.size else None
+    if samples.shape[:1] != rows:
         raise DataError(
-            f"{path}: {shapes}; must be (N, d) or images, and (N,) with a label for"
-            " each"
+            f'{path}: "{shown(names[0])}" is {samples.shape}, "{shown(label)}"'
+            f" {labels.shape}; must be (N, d) or images, and (N,) with a label for each"
         )
-    samples = samples.reshape(len(samples), 1) if samples.ndim == 1 else samples
+    if samples.ndim == 1:
+        samples = samples[:, np.newaxis]
     if samples.ndim == 2:
         _check_size(path, *samples.shape)
-    return _Rows(samples, _labels(path, pl.Series(label, labels)), found, {})
+    return _Rows(samples, _labels(path, pl.Series(label, labels)), names, {})
 
 
 # labels
@@ -272,53 +257,47 @@ def _check_there(
 def _labels(path: Path, column: pl.Series) -> pl.Series:
     """Return the labels as whole numbers or text, one for each row."""
     called = f'{path}: column "{shown(column.name)}"'
-    column = column.cast(pl.String) if column.dtype == pl.Boolean else column
+    if column.dtype == pl.Boolean:
+        column = column.cast(pl.String)
     if not column.dtype.is_integer() and column.dtype != pl.String:
         raise DataError(
             f"{called} holds {shown(column.dtype)}; labels are whole numbers or text"
         )
     if column.null_count():
-        raise DataError(
-            f"{called} is empty in row {int(column.is_null().arg_max() or 0) + 1};"
-            " every row needs a label"
-        )
+        row = int(column.is_null().arg_max() or 0)
+        raise DataError(f"{called} is empty in row {row + 1}; every row needs a label")
     return column if column.dtype == pl.String else column.cast(pl.Int64)
 
 
 def _classes(path: Path, label: str, labels: pl.Series) -> list[Any]:
     """Return the distinct labels in ascending order."""
-    classes = labels.unique().sort()
-    called = f'{path}: column "{shown(label)}" has {len(classes):,} different labels'
+    classes = labels.unique().sort().to_list()
+    called = f'{path}: column "{shown(label)}" has'
+    many = f"{called} {len(classes):,} different labels"
     if len(classes) < 2:
-        raise DataError(f"{called}; there must be at least 2 to learn anything")
+        raise DataError(f"{many}; there must be at least 2 to learn anything")
     if len(classes) > CLASSES:
         raise DataError(
-            f"{called}; at most {CLASSES:,}: is it a number to be predicted? Labels are"
+            f"{many}; at most {CLASSES:,}: is it a number to be predicted? Labels are"
             " classes"
         )
-    named = classes.to_list()
-    if max(len(str(each)) for each in named) > TEXT:
-        raise DataError(
-            f'{path}: column "{shown(label)}" has a label of more than {TEXT:,}'
-            " characters"
-        )
-    return named
+    if any(len(str(each)) > TEXT for each in classes):
+        raise DataError(f"{called} a label of more than {TEXT:,} characters")
+    return classes
 
 
 def _numbered(path: Path, label: str, rows: _Rows, classes: list[Any]) -> Labels:
     """Return the number of the class of each row, (N,)."""
-    own = rows.labels.cast(
-        pl.String if isinstance(classes[0], str) else pl.Int64, strict=False
-    )
-    numbers = own.replace_strict(
+    kind = pl.String if isinstance(classes[0], str) else pl.Int64
+    numbers = rows.labels.cast(kind, strict=False).replace_strict(
         classes, range(len(classes)), default=None, return_dtype=pl.Int64
     )
     if numbers.null_count():
         row = int(numbers.is_null().arg_max() or 0)
-        place = (
-            f'"{shown(rows.labels[row])}" in row {row + 1} of column "{shown(label)}"'
+        raise DataError(
+            f'{path}: "{shown(rows.labels[row])}" in row {row + 1} of column'
+            f' "{shown(label)}" is a label that no training row has'
         )
-        raise DataError(f"{path}: {place} is a label that no training row has")
     return np.array(numbers.to_numpy(), np.int64)
 
 
@@ -351,23 +330,13 @@ class ParquetFiles(PictureFiles):
                     for path in files
                     if path.parent == parent and path.name.lower().startswith(name)
                 )
-                for name in (*TRAIN_NAMES, *TEST_NAMES)
+                for name in ("train", *TEST_NAMES)
             }
-            train, test = (
-                splits["train"],
-                next((splits[name] for name in TEST_NAMES if splits[name]), ()),
-            )
-            for part in train + test if train and test else ():
-                numbered, there = (
-                    re.search(r"-of-(\d{5})\.", part.name),
-                    len(train if part in train else test),
-                )
-                if numbered and there != int(numbered[1]):
-                    raise DataError(
-                        f"{part}: one of {int(numbered[1])} parts, of which {there} are"
-                        " there"
-                    )
+            train = splits["train"]
+            test = next((splits[name] for name in TEST_NAMES if splits[name]), ())
             if train and test:
+                _check_parts(train)
+                _check_parts(test)
                 return cls(train, test)
         names = ", ".join(path.name for path in files)
         raise DataError(
@@ -382,48 +351,50 @@ class ParquetFiles(PictureFiles):
             image, label = _image_and_label(path)
             with naming(path):
                 frame = _scan(path).collect()
-                content, labels = (
-                    frame[image].struct.field("bytes"),
-                    frame[label].cast(pl.Int64),
-                )
+                content = frame[image].struct.field("bytes")
+                labels = frame[label].cast(pl.Int64)
             for column, name in ((content, image), (labels, label)):
                 if column.null_count():
-                    raise DataError(
-                        f"{path}: column {name} is empty in row"
-                        f" {column.is_null().arg_max()}"
-                    )
-            check_memory(
-                f"{path}: its pictures take", int(content.bin.size().sum())
-            )  # bytes after decoding
+                    row = column.is_null().arg_max()
+                    raise DataError(f"{path}: column {name} is empty in row {row}")
+            size = int(content.bin.size().sum())
+            check_memory(f"{path}: its pictures take", size)  # bytes after decoding
             pictures += [
                 Encoded(f"{path}: row {row}", each) for row, each in enumerate(content)
             ]
             checked_labels(path, labels.to_numpy(), classes)
-            frames.append(
-                frame.drop(*IMAGE, *LABEL, strict=False).with_columns(
-                    labels.alias(LABEL[0])
-                )
-            )
+            others = frame.drop(*IMAGE, *LABEL, strict=False)
+            frames.append(others.with_columns(labels.alias(LABEL[0])))
         joined = pl.concat(frames, how="diagonal_relaxed")
-        others = joined.drop(LABEL[0]).iter_columns()
-        return Split(
-            pictures, joined[LABEL[0]].to_numpy(writable=True), plain_columns(others)
-        )
+        numbers = joined[LABEL[0]].to_numpy(writable=True)
+        return Split(pictures, numbers, plain_columns(joined.drop(LABEL[0])))
 
 
-def plain_columns(columns: Iterable[pl.Series]) -> dict[str, NDArray[Any]]:
+def _check_parts(files: Sequence[Path]) -> None:
+    """Refuse a split of which a part is missing."""
+    for path in files:
+        numbered = re.search(r"-of-(\d{5})\.", path.name)
+        if numbered and len(files) != int(numbered[1]):
+            raise DataError(
+                f"{path}: one of {int(numbered[1])} parts, of which {len(files)} are"
+                " there"
+            )
+
+
+def plain_columns(frame: pl.DataFrame) -> dict[str, NDArray[Any]]:
     """Return the columns of numbers, truth values or text that have no empty row; texts
     are replaced by their rank.
     """
     plain = {}
-    for own in columns:
-        numbers = own.dtype.is_float() or (
-            own.dtype.is_integer() and own.dtype not in (pl.Int128, pl.UInt128)
-        )
-        if (numbers or own.dtype in (pl.Boolean, pl.String)) and not own.null_count():
-            plain[own.name] = (
-                own.rank("dense") if own.dtype == pl.String else own
-            ).to_numpy()
+    for column in frame.iter_columns():
+        kind = column.dtype
+        numbers = kind.is_float() or kind.is_integer()
+        if kind in (pl.Int128, pl.UInt128) or column.null_count():
+            continue
+        if kind == pl.String:
+            plain[column.name] = column.rank("dense").to_numpy()
+        elif numbers or kind == pl.Boolean:
+            plain[column.name] = column.to_numpy()
     return plain
 
 
@@ -438,19 +409,16 @@ def _image_and_label(path: Path) -> tuple[str, str]:
     """Return the names of the picture column and the label column."""
     with naming(path):
         schema = _scan(path).collect_schema()
-    image, label = (
-        next((name for name in names if name in schema), "") for names in (IMAGE, LABEL)
-    )
+    image = next((name for name in IMAGE if name in schema), "")
+    label = next((name for name in LABEL if name in schema), "")
     if not image or not label:
         raise DataError(
             f"{path}: needs the columns image (or img) and label, has"
             f" {', '.join(schema)}"
         )
     kind = schema[image]
-    if (
-        not isinstance(kind, pl.Struct)
-        or pl.Field("bytes", pl.Binary) not in kind.fields
-    ):
+    fields = kind.fields if isinstance(kind, pl.Struct) else []
+    if pl.Field("bytes", pl.Binary) not in fields:
         raise DataError(f"{path}: column {image} is {kind}, not a struct with bytes")
     if not schema[label].is_integer():
         raise DataError(f"{path}: column {label} is {schema[label]}, not whole numbers")

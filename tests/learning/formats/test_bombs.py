@@ -14,7 +14,8 @@ import polars as pl
 import pytest
 
 from headgate.errors import HeadgateError
-from headgate.learning.formats import decode, read_idx, recognise
+from headgate.learning.datasets import recognise
+from headgate.learning.formats import decode, read_idx
 from headgate.reading import check_parquet
 
 from ..said import refused

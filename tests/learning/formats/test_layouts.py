@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from headgate.errors import DataError
-from headgate.learning.formats import read_idx, recognise
+from headgate.learning.datasets import recognise
+from headgate.learning.formats import read_idx
 
 from ..said import CIFAR_CLASSES, refused
 from .written import (

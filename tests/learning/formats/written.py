@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from headgate.errors import DataError
-from headgate.learning.formats import recognise
+from headgate.learning.datasets import recognise
 
 from ..said import CIFAR_CLASSES, refused
 

@@ -19,8 +19,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from headgate.kernels.triton_executor import TritonKernels
+from headgate.learning.architectures import Residual
 from headgate.learning.local import LocalTraining
-from headgate.learning.networks import Residual
 from headgate.simulation.executors.reference import Reference
 
 from .worlds import block, world

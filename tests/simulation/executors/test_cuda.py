@@ -6,9 +6,10 @@ import pytest
 import torch
 from torch import nn
 
+from headgate.learning.architectures import Residual
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
-from headgate.learning.networks import Residual, build_model
+from headgate.learning.networks import build_model
 from headgate.simulation.executors import choose
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.nets import Evaluator

@@ -13,8 +13,9 @@ from headgate.errors import SettingError
 from headgate.kernels.packed_tiles import TUNED, count_tiles, tile_for, tiles
 from headgate.kernels.residual_net import read_blocks
 from headgate.kernels.stack_net import read_stack
+from headgate.learning.architectures import Residual
 from headgate.learning.models import LeNet, ResNet9
-from headgate.learning.networks import Residual, build_model
+from headgate.learning.networks import build_model
 
 from .worlds import CLASSES, block, task_of, with_triton
 
