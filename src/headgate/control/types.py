@@ -470,7 +470,7 @@ class Orders:
         """
         if self.free is None:
             return admitted
-        return np.maximum(admitted - self.free, 0)
+        return np.asarray(np.maximum(admitted - self.free, 0))
 
     def charge(self, admitted: Ints) -> Floats:
         """Return what the samples `admitted` cost per run.

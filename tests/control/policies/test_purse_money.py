@@ -150,7 +150,9 @@ def test_cheapest_first_buys_the_most_samples_that_the_money_can(fill):
         more = (bought < SYSTEM.all_places) & ((np.arange(30) > 0) | (fill == 0))
         assert money - bought @ own < own[more].min()  # not one sample more
         dearest = own[(bought > 0) & (np.arange(30) > 0)].max()
-        assert np.all(bought[(own < dearest) & (np.arange(30) > 0)] == SYSTEM.all_places)
+        assert np.all(
+            bought[(own < dearest) & (np.arange(30) > 0)] == SYSTEM.all_places
+        )
         assert bought[0] == min(SYSTEM.all_places, fill // own[0]) or not fill
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from headgate.control.apportion import ROUNDING
+from headgate.control.apportion import PART_OF_SAMPLE
 from headgate.control.checks import a_share, zero_or_more
 from headgate.control.policies.budgeted.purse import (
     affordable,
@@ -165,7 +165,7 @@ class BudgetedPolicy(AdmissionPolicy):
         due = np.minimum(samples + owed[:, 0], float(self.all_places(view.system)))
         whole = affordable(view, due, most)
         rest = np.maximum(
-            due - in_lots(due + ROUNDING, view.lot), 0.0
+            due - in_lots(due + PART_OF_SAMPLE, view.lot), 0.0
         )  # less than a lot; lots that cost too much are not owed
         if (rest != owed[:, 0]).any():
             owed = owed.copy()

@@ -3,7 +3,7 @@
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.control.apportion import ROUNDING
+from headgate.control.apportion import PART_OF_SAMPLE
 from headgate.control.types import Floats, Ints, View
 
 
@@ -64,7 +64,7 @@ def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
         out=np.full_like(price, np.inf),
         where=price > 0,
     )
-    whole = in_lots(np.minimum(wanted + ROUNDING, fits), lot)
+    whole = in_lots(np.minimum(wanted + PART_OF_SAMPLE, fits), lot)
     whole = np.where(
         view.spent + price * whole > most, np.maximum(whole - lot, 0.0), whole
     )
@@ -105,7 +105,7 @@ def affordable_by_client(
         wanted
         * np.divide(room, cost, out=np.ones_like(cost), where=cost > room)[:, None]
     )
-    whole = in_lots(np.minimum(cut + owed + ROUNDING, places), view.lot)
+    whole = in_lots(np.minimum(cut + owed + PART_OF_SAMPLE, places), view.lot)
     whole = np.where(too_dear(whole), in_lots(cut * (1 - 1e-12), view.lot), whole)
     whole = np.where(too_dear(whole), 0.0, whole)
-    return whole, np.clip(cut + owed - whole, 0.0, view.lot - ROUNDING)
+    return whole, np.clip(cut + owed - whole, 0.0, view.lot - PART_OF_SAMPLE)
