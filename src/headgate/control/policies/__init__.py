@@ -1,6 +1,4 @@
-"""The policies: the recommended one, other policies with a purse, those of the paper,
-and references for comparison.
-"""
+"""The policies: the recommended one, others with a purse, the paper's, and references."""
 
 from headgate.control.policies.budgeted.alert import Alert
 from headgate.control.policies.budgeted.base import BudgetedPolicy
@@ -40,3 +38,24 @@ KINDS: dict[str, type[AdmissionPolicy]] = {
     "held": Held,
 }
 """policies by their names in recipes, the recommended one first"""
+
+__all__ = [
+    "KINDS",
+    "Acdpp",
+    "AdmissionPolicy",
+    "Alert",
+    "Below",
+    "BudgetedPolicy",
+    "Clairvoyant",
+    "Constant",
+    "Dpp",
+    "Headgate",
+    "Held",
+    "Hybrid",
+    "Oracle",
+    "Pacing",
+    "Random",
+    "Released",
+    "Resolving",
+    "Threshold",
+]

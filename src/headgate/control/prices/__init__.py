@@ -32,3 +32,22 @@ KINDS: dict[str, type[PriceProcess]] = {
     "brent": Brent,
 }
 """price processes by their names in recipes"""
+
+__all__ = [
+    "KINDS",
+    "Brent",
+    "Bursts",
+    "Drift",
+    "Ercot",
+    "Fixed",
+    "Markov",
+    "Pareto",
+    "PerClient",
+    "PriceProcess",
+    "Seasonal",
+    "Switches",
+    "Trace",
+    "Uniform",
+    "UniformInteger",
+    "rounds_of",
+]

@@ -26,8 +26,9 @@ MOST_SHARE = 1 + 1e-9
 class BudgetedPolicy(AdmissionPolicy):
     """Decide in each round which share of the places to renew.
 
-    The policy buys as many whole samples as the money allows. In every run spend ≤ C·T after T rounds; with an open end spend ≤ C·(t + overdraft)
-    after every t. With a retention rule of capacity B_m, also n_m(t) ≤ B_m.
+    The policy buys as many whole samples as the money allows. In every run spend ≤ C·T
+    after T rounds; with an open end spend ≤ C·(t + overdraft) after every t. With a
+    retention rule of capacity B_m, also n_m(t) ≤ B_m.
 
     Parameters
     ----------
