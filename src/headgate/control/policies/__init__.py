@@ -1,4 +1,4 @@
-"""The policies: the recommended one, others with a purse, the paper's, and references."""
+"""The policies: the recommended one, others with a purse, the paper's, references."""
 
 from headgate.control.policies.budgeted.alert import Alert
 from headgate.control.policies.budgeted.base import BudgetedPolicy
