@@ -24,8 +24,6 @@ from headgate.control.types import (
 from headgate.errors import LedgerError, SettingError
 from headgate.limits import CLIENTS, NUMBER, ROUNDS, SAMPLES, TINY
 
-OPEN = "open"
-"""horizon of a run with an open end"""
 MONEY_ROUNDS = 1e-9
 """share of the amounts by which a sum of floats may differ from the exact sum of the
 same amounts
@@ -84,7 +82,7 @@ class Amendment:
 
     def __post_init__(self) -> None:
         horizon = self.horizon
-        if not isinstance(horizon, str) or horizon != OPEN:
+        if not isinstance(horizon, str) or horizon != "open":
             horizon = optional(whole_number, "horizon", horizon, 1, ROUNDS)
         checked = {
             "money": amount("money", self.money, -NUMBER),
@@ -204,7 +202,7 @@ def _money_amended(
 
 def _horizon_amended(system: System, change: Amendment, t: int) -> int | None:
     """Return the last round under the amended terms; None means an open end."""
-    if change.horizon == OPEN:
+    if change.horizon == "open":
         return None
     horizon = system.horizon if change.horizon is None else change.horizon
     if horizon is not None and horizon <= t and change.changes_the_money:

@@ -196,7 +196,18 @@ class Dpp(AdmissionPolicy):
         return KStep(self.required("K"), capacity=self.capacity)
 
     def interval(self, view: View) -> tuple[Floats, Floats]:
-        """Return the lower and the upper limit of Λ."""
+        """Return the lower and the upper limit of Λ.
+
+        Parameters
+        ----------
+        view : View
+            The information that the server may use.
+
+        Returns
+        -------
+        lower, upper : tuple of array
+            The limits.
+        """
         return np.zeros(()), np.array(float(view.system.all_places))
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:

@@ -130,7 +130,23 @@ class Hybrid(AdmissionPolicy):
         return replace(self, stale=stale, K=K, rate=rate)
 
     def mask(self, system: System) -> NDArray[np.bool_]:
-        """Return which clients are stale, (M,)."""
+        """Return which clients are stale.
+
+        Parameters
+        ----------
+        system : System
+            Buffers, budget and horizon.
+
+        Returns
+        -------
+        array of bool
+            Whether each client is stale, (M,).
+
+        Raises
+        ------
+        SettingError
+            If `stale` names a client that does not exist, or every client.
+        """
         stale = self.required("stale")
         for client in stale:
             if not 0 <= client < system.clients:
@@ -306,7 +322,18 @@ class Held(AdmissionPolicy):
         return replace(rule, capacity=capacity)
 
     def places(self, system: System) -> Ints:
-        """Return the most samples that each client can hold, (M,)."""
+        """Return the most samples that each client can hold.
+
+        Parameters
+        ----------
+        system : System
+            Buffers, budget and horizon.
+
+        Returns
+        -------
+        array of int
+            The number for each client, (M,).
+        """
         limit = self.policy.retention(system).limit(system)
         if limit is None:
             return system.buffer

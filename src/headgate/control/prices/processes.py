@@ -70,6 +70,18 @@ def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
     """Return seeds and rounds that broadcast to (R, stop − start).
 
     They are for `headgate.control.randomness.uniform`.
+
+    Parameters
+    ----------
+    seeds : array of int
+        The seed of each run, (R,).
+    start, stop : int
+        The first round and the round after the last one.
+
+    Returns
+    -------
+    seeds, rounds : tuple of array of int
+        The seeds, (R, 1), and the rounds, (1, stop − start).
     """
     seed = np.asarray(seeds, dtype=np.int64)[:, None]
     return seed, np.arange(start, stop, dtype=np.int64)[None, :]
@@ -429,7 +441,7 @@ class Switches(PriceProcess):
         t = np.arange(start - 1, stop - 1)
         place = t % ends[-1] if self.repeat else np.minimum(t, ends[-1] - 1)
         at = np.searchsorted(ends, place, side="right")
-        return np.asarray(self.levels, dtype=np.float64)[at]
+        return np.asarray(np.asarray(self.levels, dtype=np.float64)[at])
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         return np.tile(self._prices(start, stop), (len(seeds), 1))

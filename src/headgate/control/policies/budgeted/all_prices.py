@@ -92,9 +92,9 @@ def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
     bins, sums, counts, bits = (memory[name] for name in NAMES)
     count = counts.sum(axis=-1)
     if price.ndim == 1:
-        today = bin_of(price, bits)[:, None]
-        left = spend * count - np.where(bins < today, sums, 0.0).sum(axis=-1)
-        tied = np.where(bins == today, sums, 0.0).sum(axis=-1)
+        own = bin_of(price, bits)[:, None]
+        left = spend * count - np.where(bins < own, sums, 0.0).sum(axis=-1)
+        tied = np.where(bins == own, sums, 0.0).sum(axis=-1)
         return share_at_edge(left, tied)
     order = np.argsort(bins, axis=-1)
     lows = np.take_along_axis(bins.view(np.float64), order, axis=-1)

@@ -59,14 +59,36 @@ class BudgetedPolicy(AdmissionPolicy):
         return self.rule
 
     def places(self, system: System) -> Ints:
-        """Return the most samples that each client can be given in a round, (M,)."""
+        """Return the most samples that each client can be given in a round.
+
+        Parameters
+        ----------
+        system : System
+            Buffers, budget and horizon.
+
+        Returns
+        -------
+        array of int
+            The number for each client, (M,).
+        """
         limit = self.rule.limit(system)
         if limit is None or self.rule.fills_buffer:
             return system.buffer
         return np.minimum(limit, system.buffer)
 
     def all_places(self, system: System) -> int:
-        """Return the most samples that all clients together can be given in a round."""
+        """Return the most samples that all clients together can be given in a round.
+
+        Parameters
+        ----------
+        system : System
+            Buffers, budget and horizon.
+
+        Returns
+        -------
+        int
+            The number.
+        """
         if self.rule.fills_buffer:
             return system.all_places
         return int(self.places(system).sum())
@@ -97,7 +119,20 @@ class BudgetedPolicy(AdmissionPolicy):
         """
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
-        """Return the most money that may be spent up to this round, (R,)."""
+        """Return the most money that may be spent up to this round.
+
+        Parameters
+        ----------
+        view : View
+            The information that the server may use.
+        memory : dict of str to array
+            The memory.
+
+        Returns
+        -------
+        array
+            The money for all rounds up to this one, (R,).
+        """
         most = view.system.money(view.t, self.overdraft)
         if view.t == 1:
             most = self.money_to_fill(view.system) or most
@@ -106,7 +141,17 @@ class BudgetedPolicy(AdmissionPolicy):
     def money_to_fill(self, system: System, default: float = 8.0) -> float:
         """Return the most money that round 1 may spend to fill the buffers.
 
-        The result is 0 if it does not fill them; `default` stands for `fill`.
+        Parameters
+        ----------
+        system : System
+            Buffers, budget and horizon.
+        default : float
+            The value of `fill` where it is left out.
+
+        Returns
+        -------
+        float
+            The money; 0 if round 1 does not fill the buffers.
         """
         fill = default if self.fill is None else self.fill
         if not fill:
