@@ -27,7 +27,7 @@ import numpy as np
 from headgate.control import Controller, System, policies, retention
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import PerClient, Uniform
-from headgate.control.types import Losses, Report
+from headgate.control.types import Losses, Report, SampleView
 from headgate.errors import HeadgateError
 from headgate.registry import find_outside
 from headgate.theory.bound import BoundConstants
@@ -168,12 +168,8 @@ def _played(make, horizon, prices):
         policy = make().resolved(
             PolicyContext(system, prices, BoundConstants(), seeds, ROUNDS)
         )
-        controller = Controller(
-            system,
-            policy,
-            SEEDS,
-            labels=lambda runs, client, position: (7 * position + client) % 3,
-        )
+        controller = Controller(system, policy, SEEDS)
+        samples = SampleView(lambda runs, client, position: (7 * position + client) % 3)
         now, admitted = controller.open(), []
         for t in range(ROUNDS):
             orders = controller.decide(now, prices.path(seeds, t + 1, t + 2)[:, 0])
@@ -188,7 +184,8 @@ def _played(make, horizon, prices):
                 if policy.listens
                 else None
             )
-            now = controller.post(now, orders, Report(orders.admitted, losses=losses))
+            report = Report(orders.admitted, losses=losses)
+            now = controller.post(now, orders, report, samples)
     except HeadgateError as error:
         return f"{type(error).__name__}: {error}"
     found = {
