@@ -61,18 +61,16 @@ class Averaging(FedAvg):
         """Return the messages that send the model to the clients of the cohort."""
         assert isinstance(grid, ClientGrid)
         self.model = numpy_of(arrays)
-        size, clients = self.experiment.training.cohort, self.experiment.system.clients
-        seed = int(self.experiment.seeds[0])
-        cohort = set(
-            range(clients)
-            if size is None
-            else draw_cohort(seed, server_round, clients, size).tolist()
-        )
         messages = super().configure_train(server_round, arrays, config, grid)
+        size, clients = self.experiment.training.cohort, self.experiment.system.clients
+        if size is None:
+            return messages
+        seed, client_of = int(self.experiment.seeds[0]), grid.clients or {}
+        cohort = set(draw_cohort(seed, server_round, clients, size).tolist())
         return [
             message
             for message in messages
-            if (grid.clients or {})[message.metadata.dst_node_id] in cohort
+            if client_of[message.metadata.dst_node_id] in cohort
         ]
 
     def combined(
@@ -140,11 +138,8 @@ def server_step(
     moved, place = dict(mean), 0
     for name in _real(model):
         own = model[name]
-        moved[name] = (
-            np.asarray(after)[0, place : place + own.size]
-            .reshape(own.shape)
-            .astype(own.dtype)
-        )
+        part = np.asarray(after)[0, place : place + own.size]
+        moved[name] = part.reshape(own.shape).astype(own.dtype)
         place += own.size
     return moved, {name: np.asarray(array) for name, array in state.items()}
 
@@ -158,19 +153,16 @@ def mean_of_models(
     if eta is None:
         return None
     share = newest_share(t, eta)
-    return {
-        **model,
-        **{name: between(before[name], model[name], share) for name in _real(model)},
-    }
+    means = {name: between(before[name], model[name], share) for name in _real(model)}
+    return {**model, **means}
 
 
 def row(model: NamedArrays) -> NDArray[Any]:
     """Return the model in the form that server updates take: an array with one row for
     the one run.
     """
-    return np.concatenate(
-        [np.zeros(0, np.float16), *(model[name].ravel() for name in _real(model))]
-    )[None]
+    arrays = [model[name].ravel() for name in _real(model)]
+    return np.concatenate([np.zeros(0, np.float16), *arrays])[None]
 
 
 def _real(model: NamedArrays) -> list[str]:

@@ -176,10 +176,10 @@ class BufferStore(Durable):
         super()._refill(name, columns, mended)
 
     def _opened(self) -> None:
-        self._db.execute(
-            "PRAGMA secure_delete = ON"
-        )  # overwrites the bytes of deleted rows
-        if (found := self._fixed("client", self.client)) != self.client:
+        # overwrites the bytes of deleted rows
+        self._rows("PRAGMA secure_delete = ON")
+        found = self._fixed("client", self.client)
+        if found != self.client:
             raise DataError(
                 f"{self.path}: is the memory of client {found}, not of client"
                 f" {self.client}"
@@ -663,12 +663,11 @@ def stores_in(folder: Path) -> list[tuple[int, Path]]:
     """Return the clients whose stores are in a folder, with their files. A folder
     without a store is refused.
     """
-    named = re.compile(r"client-(\d{5,9})\.sqlite")
-    found = [
-        (int(match[1]), path)
-        for path in folder.glob("client-*")
-        if (match := named.fullmatch(path.name))
-    ]
+    found = []
+    for path in folder.glob("client-*"):
+        match = re.fullmatch(r"client-(\d{5,9})\.sqlite", path.name)
+        if match:
+            found.append((int(match[1]), path))
     if not found:
         raise DataError(f"{folder}: holds no store of a client (client-00000.sqlite)")
     return sorted(found)
@@ -715,9 +714,8 @@ def _classes(labels: Sequence[Label | None]) -> Ints:
     """
     if all(isinstance(label, int) for label in labels):
         return np.array(labels, dtype=np.int64)
-    return np.unique([str(label) for label in labels], return_inverse=True)[1].astype(
-        np.int64
-    )
+    _, classes = np.unique([str(label) for label in labels], return_inverse=True)
+    return classes.astype(np.int64)
 
 
 # tables of older versions

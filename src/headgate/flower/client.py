@@ -86,13 +86,8 @@ class HeldSamples(Sequence[HeldSample]):
         """Mask of the samples that were admitted in this round or, if labels come late,
         got their labels in it.
         """
-        return np.array(
-            [
-                sample.round == self.order.round - self.order.late
-                for sample in self._samples
-            ],
-            dtype=bool,
-        )
+        ripe = self.order.round - self.order.late
+        return np.array([sample.round == ripe for sample in self._samples], dtype=bool)
 
     def loss_metrics(self, losses: ArrayLike) -> dict[str, float]:
         """Return the metrics that an order requests by `order.losses`.
@@ -103,9 +98,7 @@ class HeldSamples(Sequence[HeldSample]):
         """
         try:
             stated = np.asarray(losses)
-        except (
-            Exception
-        ):  # objects of other packages turn into arrays by code of their own
+        except Exception:  # objects of other packages have their own code for this
             stated = np.asarray(None)
         known = stated.shape == (len(self),) and stated.dtype.kind in "iuf"
         require(known, "loss_metrics: losses", losses, "one number for each sample")
@@ -125,10 +118,10 @@ class HeldSamples(Sequence[HeldSample]):
         """Return (samples, labels) as arrays. The source must pack arrays, or pairs of
         an array and a label.
         """
-        items = self.items()
-        return np.stack(
-            [item[0] if isinstance(item, tuple) else item for item in items]
-        ), np.asarray(self.labels)
+        samples = [
+            item[0] if isinstance(item, tuple) else item for item in self.items()
+        ]
+        return np.stack(samples), np.asarray(self.labels)
 
     def items(self) -> list[Any]:
         """Return the items of a `DatasetSource`, with arrays in place of tensors, for a
@@ -202,7 +195,7 @@ def headgate_client(
         @app.query("identity")
         def identity(message: Message, context: Context) -> Message:
             with closing(open_store(context, folder)) as own:
-                return _identity(own, message)
+                return _reply(message, Identity(own.client))
 
         @app.query("end")
         def end(message: Message, context: Context) -> Message:
@@ -210,18 +203,13 @@ def headgate_client(
             with closing(open_store(context, folder)) as own:
                 if not _keeps(context):
                     own.forget(ended.experiment)
-                return _identity(own, message)
+                return _reply(message, Identity(own.client))
 
         @app.train()
         def train(message: Message, context: Context) -> Message:
             order = from_wire(Order, dict(message.content.config_records[RECORD]))
-            with closing(
-                open_store(
-                    context,
-                    folder,
-                    own_rules(context) if callable(own_rules) else own_rules,
-                )
-            ) as own:
+            known = own_rules(context) if callable(own_rules) else own_rules
+            with closing(open_store(context, folder, known)) as own:
                 return carry_out(order, own, message, context)
 
         def carry_out(
@@ -243,15 +231,9 @@ def headgate_client(
                 return scores(message, context, HeldSamples(shown, order), asked)
 
             if not own.admit(order, samples, None if scores is None else scorer):
-                ahead = Ahead(
-                    order.experiment,
-                    order.round,
-                    own.client,
-                    own.newest(order.experiment)[0],
-                )
-                return Message(
-                    RecordDict({RECORD: ConfigRecord(to_wire(ahead))}), reply_to=message
-                )
+                newest, _ = own.newest(order.experiment)
+                ahead = Ahead(order.experiment, order.round, own.client, newest)
+                return _reply(message, ahead)
             own.fill_in_labels(order.experiment, samples)
             ripe = order.round - order.late
             labelled = [
@@ -262,17 +244,14 @@ def headgate_client(
             reply = Message(RecordDict(), reply_to=message)
             if labelled and order.train:
                 held = HeldSamples(labelled, order)
-                reply = make_ffn(lambda inner, ctx: trains(inner, ctx, held), own_mods)(
-                    _without_order(message), context
-                )
-                if (
-                    reply.has_error()
-                ):  # of a mod: the next reply reports what was admitted
+                run = make_ffn(lambda inner, ctx: trains(inner, ctx, held), own_mods)
+                reply = run(_without_order(message), context)
+                if reply.has_error():
+                    # of a mod: the next reply reports what was admitted
                     return reply
-                own.count_uses(order, [each.key for each in labelled])
-            reply.content[RECORD] = ConfigRecord(
-                to_wire(own.receipt(order, len(labelled)))
-            )
+                own.count_uses(order, held.keys)
+            receipt = own.receipt(order, len(labelled))
+            reply.content[RECORD] = ConfigRecord(to_wire(receipt))
             return reply
 
         return trains
@@ -287,23 +266,16 @@ def _reads(source: object) -> bool:
     return hasattr(source, "read") and not isinstance(source, type)
 
 
-def _identity(own: BufferStore, message: Message) -> Message:
-    return Message(
-        RecordDict({RECORD: ConfigRecord(to_wire(Identity(own.client)))}),
-        reply_to=message,
-    )
+def _reply(message: Message, value: Ahead | Identity) -> Message:
+    content = RecordDict({RECORD: ConfigRecord(to_wire(value))})
+    return Message(content, reply_to=message)
 
 
 def _without_order(message: Message) -> Message:
     """Return the message as the inner strategy made it."""
-    content = RecordDict(
-        {
-            name: record
-            for name, record in message.content.items()
-            if not name.startswith(RECORD)
-        }
-    )
-    return Message(content=content, metadata=message.metadata)  # type: ignore[call-overload, no-any-return]
+    records = message.content.items()
+    content = {name: each for name, each in records if not name.startswith(RECORD)}
+    return Message(content=RecordDict(content), metadata=message.metadata)  # type: ignore[call-overload, no-any-return]
 
 
 def open_store(
@@ -316,14 +288,11 @@ def open_store(
         most=CLIENTS - 1,
     )
     stated = context.node_config.get("headgate-store") or None
-    home = (
-        store_folder(stated, "node_config headgate-store") if folder is None else folder
-    )
+    home = folder or store_folder(stated, "node_config headgate-store")
     return BufferStore(home / store_name(client), client, rules)
 
 
 def _keeps(context: Context) -> bool:
-    setting = context.node_config.get(
-        "headgate-keep", os.environ.get(KEEP_VARIABLE, "")
-    )
+    usual = os.environ.get(KEEP_VARIABLE, "")
+    setting = context.node_config.get("headgate-keep", usual)
     return str(setting).lower() in ("1", "true", "yes")

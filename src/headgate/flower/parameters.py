@@ -4,7 +4,7 @@ is written completely or not at all.
 
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import reduce
 from logging import INFO
 from pathlib import Path
@@ -61,13 +61,12 @@ class StrategyMemory:
 
     def now(self) -> RecordDict:
         """Return the attributes that have changed, each as a record."""
-        return RecordDict(
-            {
-                name: record
-                for name, record in self._records().items()
-                if self._first.get(name) != record
-            }
-        )
+        changed = {
+            name: record
+            for name, record in self._records().items()
+            if self._first.get(name) != record
+        }
+        return RecordDict(changed)
 
     def restore(self, memory: RecordDict) -> None:
         """Set the attributes of the strategy that `memory` has, and reset all others to
@@ -78,9 +77,8 @@ class StrategyMemory:
             kind, name = key.split(" ")
             *inside, last = name.split(".")
             if changed.get(name, key) == key:
-                setattr(
-                    reduce(getattr, inside, self._strategy), last, KINDS[kind](record)
-                )
+                owner = reduce(getattr, inside, self._strategy)
+                setattr(owner, last, KINDS[kind](record))
 
     def _records(self) -> dict[str, Record]:
         found = {}
@@ -118,15 +116,17 @@ def _record(value: Any) -> tuple[str, Record]:
         return "record", value
     if isinstance(value, np.ndarray):
         return "array", ArrayRecord([value])
-    if isinstance(value, dict) and all(
-        isinstance(each, NUMPY) for each in value.values()
-    ):
+    if isinstance(value, dict) and _of_numpy(value.values()):
         return "dict", record_of(value)
-    if isinstance(value, list) and all(isinstance(each, NUMPY) for each in value):
+    if isinstance(value, list) and _of_numpy(value):
         return "list", ArrayRecord([np.asarray(each) for each in value])
-    return "plain", ConfigRecord(
-        {"value": value.item() if isinstance(value, np.generic) else value}
-    )
+    if isinstance(value, np.generic):
+        value = value.item()
+    return "plain", ConfigRecord({"value": value})
+
+
+def _of_numpy(values: Iterable[Any]) -> bool:
+    return all(isinstance(each, NUMPY) for each in values)
 
 
 def write_parameters(
@@ -140,13 +140,10 @@ def write_parameters(
         extra[MEMORY] = recorddict_to_proto(memory).SerializeToString(
             deterministic=True
         )
-    arrays = {
-        **model,
-        **{name: np.frombuffer(own, np.uint8) for name, own in extra.items()},
-    }
-    content = save(
-        {name: np.asarray(array, order="C") for name, array in arrays.items()}
-    )
+    arrays = {name: np.asarray(array, order="C") for name, array in model.items()}
+    for name, own in extra.items():
+        arrays[name] = np.frombuffer(own, np.uint8)
+    content = save(arrays)
     folder.mkdir(parents=True, exist_ok=True)
     final = folder / f"{t:08d}.safetensors"
     replace_file(final, content)
@@ -170,13 +167,12 @@ def read_parameters(
     if hashlib.sha256(content).hexdigest() != sha256:
         raise DataError(f"{path}: is damaged; the run cannot be continued")
     arrays = load(content)
-    memory = (
-        ProtoRecordDict.FromString(arrays[MEMORY].tobytes())
-        if MEMORY in arrays
-        else None
-    )
     model = {each: arrays[each] for each in json.loads(arrays[ORDER].tobytes())}
-    return model, RecordDict() if memory is None else recorddict_from_proto(memory)
+    memory = RecordDict()
+    if MEMORY in arrays:
+        saved = ProtoRecordDict.FromString(arrays[MEMORY].tobytes())
+        memory = recorddict_from_proto(saved)
+    return model, memory
 
 
 def keep_only(folder: Path, names: Sequence[str]) -> None:

@@ -3,8 +3,9 @@ Flower.
 """
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from headgate.books.accounts import Accounts, OpenRound
 from headgate.books.ledger_store import LedgerStore
@@ -55,6 +56,12 @@ def _stated_choice(experiment: Experiment) -> str:
         return ""
     rule = table_of(SELECTION, policy.selection)
     return json.dumps({"rule": rule, "window": data.window, "keep": data.keep})
+
+
+def without_folder(tables: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the tables of a recipe without the folder of its modules."""
+    run = {key: value for key, value in tables["run"].items() if key != "folder"}
+    return {**tables, "run": run}
 
 
 class FlowerAccounts(Accounts):

@@ -112,13 +112,10 @@ class RecipeTask:
         return _record(flat.views(vector))
 
     def normalised(self, images: np.ndarray[Any, Any]) -> Tensor:
-        mean, std = (
-            torch.tensor(x, dtype=self.dtype).view(-1, 1, 1)
-            for x in (self.dataset.mean, self.dataset.std)
-        )
-        return (
-            torch.from_numpy(images).to(self.dtype) / self.dataset.unit - mean
-        ) / std
+        mean = torch.tensor(self.dataset.mean, dtype=self.dtype).view(-1, 1, 1)
+        std = torch.tensor(self.dataset.std, dtype=self.dtype).view(-1, 1, 1)
+        scaled = torch.from_numpy(images).to(self.dtype) / self.dataset.unit
+        return (scaled - mean) / std
 
     def train(
         self, arrays: ArrayRecord, held: HeldSamples, order: Order
@@ -185,11 +182,9 @@ class RecipeTask:
                     layer, lambda: model(self.normalised(images))
                 )
                 features = inputs.numpy()
-        labels = (
-            np.array(held.labels, dtype=np.int64)
-            if len(held.labels) == len(held)
-            else None
-        )
+        labels = None
+        if len(held.labels) == len(held):
+            labels = np.array(held.labels, dtype=np.int64)
         return scores_of(asked, logits.numpy(), labels, features)
 
     def last(self, model: nn.Module, asked: tuple[str, ...]) -> nn.Linear | None:
@@ -315,19 +310,12 @@ def recipe_client(
         return RecipeSource(own_task(), int(context.node_config["partition-id"]))
 
     def own_rules(context: Context) -> list[type[Retention | Selection]]:
-        experiment = own_task().experiment
-        buying = [
-            type(policy.selection)
-            for policy in experiment.policies.values()
-            if policy.selection is not None
-        ]
-        return [
-            *(
-                type(policy.retention(experiment.system))
-                for policy in experiment.policies.values()
-            ),
-            *buying,
-        ]
+        experiment, known = own_task().experiment, list[type[Retention | Selection]]()
+        for policy in experiment.policies.values():
+            known.append(type(policy.retention(experiment.system)))
+            if policy.selection is not None:
+                known.append(type(policy.selection))
+        return known
 
     def own_scores(
         message: Message, context: Context, held: HeldSamples, asked: tuple[str, ...]
@@ -338,13 +326,11 @@ def recipe_client(
         app, source=own_source, store=store, rules=own_rules, scores=own_scores
     )
     def train(message: Message, context: Context, held: HeldSamples) -> Message:
-        arrays, measured = own_task().train(
-            message.content.array_records["arrays"], held, held.order
-        )
+        received = message.content.array_records["arrays"]
+        arrays, measured = own_task().train(received, held, held.order)
         metrics = MetricRecord({**measured, "num-examples": len(held)})
-        return Message(
-            RecordDict({"arrays": arrays, "metrics": metrics}), reply_to=message
-        )
+        content = RecordDict({"arrays": arrays, "metrics": metrics})
+        return Message(content, reply_to=message)
 
     return app
 
@@ -400,9 +386,10 @@ def recipe_server(
             for rule in (policy.retention(task.experiment.system), policy.selection):
                 task.last(task.model(), () if rule is None else rule.scores)
         names = {own.name: own.name.replace("_", "-") for own in fields(Discipline)}
-        rules = Discipline(
-            **{name: config[key] for name, key in names.items() if key in config}
-        )  # type: ignore[arg-type]
+        stated_rules: dict[str, Any] = {
+            name: config[key] for name, key in names.items() if key in config
+        }
+        rules = Discipline(**stated_rules)
         track = re.findall(r"[^\s,]+", str(config.get("track") or ""))
         strategy = AdmissionStrategy(
             task.experiment, into, discipline=rules, track=track
@@ -416,9 +403,5 @@ def recipe_server(
 
 
 def _record(tensors: Mapping[str, Tensor]) -> ArrayRecord:
-    return ArrayRecord(
-        {
-            name: Array(tensor.detach().numpy().copy())
-            for name, tensor in tensors.items()
-        }
-    )
+    arrays = {name: each.detach().numpy().copy() for name, each in tensors.items()}
+    return ArrayRecord({name: Array(each) for name, each in arrays.items()})

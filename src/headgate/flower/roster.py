@@ -77,11 +77,10 @@ class Roster:
     def connected(self, grid: Grid, t: int, answer_within: float) -> dict[int, int]:
         """Return the node of each client that is connected now."""
         self._checks += 1
-        there = (
-            self._by_claim(grid, t, answer_within)
-            if self._keys is None
-            else self._by_key(grid, self._keys)
-        )
+        if self._keys is None:
+            there = self._by_claim(grid, t, answer_within)
+        else:
+            there = self._by_key(grid, self._keys)
         claims: dict[int, list[Node]] = {}
         for node in there:
             claim = self._nodes.get(node)
@@ -147,14 +146,7 @@ class Roster:
         asked = set(nodes)
         answer_within = min(answer_within, ANSWER_WITHIN)
         messages = [
-            Message(
-                RecordDict({NONCE: nonce()}),
-                node,
-                IDENTITY,
-                ttl=answer_within,
-                group_id=str(t),
-            )
-            for node in sorted(asked)
+            addressed({}, node, IDENTITY, t, answer_within) for node in sorted(asked)
         ]
         found: dict[int, Node] = {}
         events = []
@@ -204,12 +196,9 @@ class ClientGrid:
     def __init__(
         self, grid: Grid, connected: Callable[[], Mapping[int, int]], patience: float
     ) -> None:
-        self._grid, self._connected, self._began, self._patience = (
-            grid,
-            connected,
-            time.monotonic(),
-            max(patience, SETTLED),
-        )
+        self._grid, self._connected = grid, connected
+        self._began = time.monotonic()
+        self._patience = max(patience, SETTLED)
         self.clients: dict[int, int] | None = None
         """client of each node; None before the first check"""
 
@@ -227,11 +216,17 @@ class ClientGrid:
         return getattr(self._grid, name)
 
 
-def nonce() -> ConfigRecord:
-    """Return a random record. It makes the id of a message, its hash, impossible to
-    guess: a reply is accepted by that id.
+def addressed(
+    content: Mapping[str, Any], node: int, kind: str, t: int, seconds: float
+) -> Message:
+    """Return a message of round t to a node, which may be answered for some seconds.
+
+    A random record makes the id of the message, its hash, impossible to guess: a reply
+    is accepted by that id.
     """
-    return ConfigRecord({"nonce": secrets.token_hex(16)})
+    nonce = ConfigRecord({"nonce": secrets.token_hex(16)})
+    records = RecordDict({**content, NONCE: nonce})
+    return Message(records, node, kind, ttl=seconds, group_id=str(t))
 
 
 def guarded(grid: Grid) -> Grid:
@@ -245,9 +240,8 @@ def guarded(grid: Grid) -> Grid:
     is pulled separately and attributed to the node that was asked. A reply that is
     never complete counts as missing.
     """
-    from flwr.superlink.grid import (
-        HttpGrid,
-    )  # takes two seconds to import, and clients do not need it
+    # takes two seconds to import, and clients do not need it
+    from flwr.superlink.grid import HttpGrid
 
     if not isinstance(grid, HttpGrid) or "pull_messages" in vars(grid):
         return grid
@@ -255,34 +249,27 @@ def guarded(grid: Grid) -> Grid:
 
     def push_messages(messages: Iterable[Message]) -> Iterable[str]:
         messages = list(messages)
-        ids = [
-            each for each in push(messages) if each
-        ]  # a node that has disconnected has none
-        sent.update(
-            {
-                each.metadata.message_id: remove_content_from_message(each)
-                for each in messages
-            }
-        )
-        return ids
+        ids = list(push(messages))
+        for each in messages:
+            sent[each.metadata.message_id] = remove_content_from_message(each)
+        return [each for each in ids if each]  # a disconnected node has none
 
     def pull_messages(message_ids: Iterable[str]) -> list[Message]:
         link, replies = grid._runtime_client, list[Message]()
         if "PullMessages" not in vars(link):
             vars(link)["PullMessages"] = partial(_pull_replies, link.PullMessages)
         for asked in sorted(message_ids):
-            found: list[RecordDict | Error] = []
+            found: list[RecordDict | Error]
             try:
-                found += [
+                found = [
                     each.error if each.has_error() else each.content
                     for each in pull([asked])
                 ]
             except httpx.HTTPError:  # the connection to the SuperLink has failed
                 raise
             except Exception as error:  # untrusted bytes can fail in many ways
-                found.append(
-                    Error(0, f"its answer cannot be read ({type(error).__name__})")
-                )
+                reason = f"its answer cannot be read ({type(error).__name__})"
+                found = [Error(0, reason)]
             replies += [Message(each, reply_to=sent[asked]) for each in found]
         return replies
 

@@ -37,6 +37,7 @@ HEADER = 4_096
 """largest header of an array, in bytes"""
 LONGEST = 2**28
 """largest array whose shape may differ from the model's, in bytes"""
+READERS = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}
 METRICS = 100
 """largest number of metrics in a reply"""
 
@@ -147,35 +148,16 @@ def check_replies(
     }
     replied, updates, events = set[int](), dict[int, Update](), list[Event]()
     for reply in replies:
-        order = sent.get(reply.metadata.src_node_id)
+        node = reply.metadata.src_node_id
+        order = sent.get(node)
         if order is None:
-            events.append(
-                Event(
-                    now.t,
-                    -1,
-                    "unknown",
-                    f"node {reply.metadata.src_node_id} was not asked",
-                )
-            )
+            events.append(Event(now.t, -1, "unknown", f"node {node} was not asked"))
             continue
         if order.client in replied:
-            events.append(
-                Event(
-                    now.t,
-                    order.client,
-                    "again",
-                    "answered twice; the first answer counts",
-                )
-            )
+            why = "answered twice; the first answer counts"
+            events.append(Event(now.t, order.client, "again", why))
             continue
         replied.add(order.client)
-        if reply.has_error():
-            reason = one_line(
-                f"error {reply.error.code}:"
-                f" {(reply.error.reason or '').strip() or 'no reason given'}"
-            )
-            answers[order.client] = Answer(order.client, reason=reason)
-            continue
         answers[order.client], update = _judge(
             accounts, now, order, reply, model, discipline, fixed_shapes
         )
@@ -201,15 +183,12 @@ def _judge(
     the run continues.
     """
     answer = Answer(order.client)
+    if reply.has_error():
+        why = (reply.error.reason or "").strip() or "no reason given"
+        reason = one_line(f"error {reply.error.code}: {why}")
+        return replace(answer, reason=reason), None
     try:
-        record = reply.content.get(RECORD)
-        if not isinstance(record, ConfigRecord):
-            raise DataError(f"its answer has no record {RECORD}")
-        receipt = (
-            from_wire(Ahead, dict(record))
-            if "newest" in record
-            else from_wire(Receipt, dict(record))
-        )
+        receipt = _receipt(reply.content)
         answer = accounts.judge(now, order, receipt)
         if isinstance(receipt, Ahead) or not receipt.trained or receipt.n == 0:
             return answer, None
@@ -220,22 +199,32 @@ def _judge(
         if fixed_shapes:
             check_update(arrays, model, discipline.norm_cap)
         metrics = numbers(reply.content.metric_records.values())
-        for name, most in (
-            ((NEW_LOSS, np.inf), (HELD_LOSS, np.inf), (NEW_RIGHT, 1.0))
-            if order.losses
-            else ()
-        ):
-            if not 0 <= metrics.get(name, 0.0) <= most:
-                raise DataError(
-                    f"{name} = {metrics[name]:g}: must be 0 or"
-                    f" more{', and at most 1' if most == 1 else ''}"
-                )
+        if order.losses:
+            _check_losses(metrics)
         return answer, Update(order.client, receipt.n, arrays, metrics, reply)
     except DataError as error:
         reason = str(error)
     except Exception as error:  # untrusted bytes can fail in many ways
         reason = f"its answer cannot be read ({type(error).__name__}: {error})"
     return replace(answer, reason=one_line(reason), offence=True), None
+
+
+def _receipt(content: RecordDict) -> Receipt | Ahead:
+    record = content.get(RECORD)
+    if not isinstance(record, ConfigRecord):
+        raise DataError(f"its answer has no record {RECORD}")
+    if "newest" in record:
+        return from_wire(Ahead, dict(record))
+    return from_wire(Receipt, dict(record))
+
+
+def _check_losses(metrics: Mapping[str, float]) -> None:
+    """Refuse losses below 0, and a share that is not between 0 and 1."""
+    for name, most in ((NEW_LOSS, np.inf), (HELD_LOSS, np.inf), (NEW_RIGHT, 1.0)):
+        value = metrics.get(name, 0.0)
+        if not 0 <= value <= most:
+            limit = ", and at most 1" if name == NEW_RIGHT else ""
+            raise DataError(f"{name} = {value:g}: must be 0 or more{limit}")
 
 
 def for_any_strategy(
@@ -258,32 +247,17 @@ def for_any_strategy(
     replies, events = list[Message](), list[Event]()
     for each, reply, form in forms:
         if form != usual[0][0]:
-            events.append(
-                Event(
-                    t,
-                    each.client,
-                    "left out",
-                    "the names in its answer differ from those of most clients",
-                )
-            )
+            why = "the names in its answer differ from those of most clients"
+            events.append(Event(t, each.client, "left out", why))
             continue
         for name, arrays in reply.content.array_records.items():
             reply.content[name] = ArrayRecord({key: arrays[key] for key in each.model})
+        stated = each.metrics.get(weight, 0.0)
         for record in reply.content.metric_records.values():
-            if (
-                weight in record
-                and not 0 < (stated := each.metrics.get(weight, 0.0)) <= each.n
-            ):
+            if weight in record and not 0 < stated <= each.n:
                 record[weight] = each.n
-                events.append(
-                    Event(
-                        t,
-                        each.client,
-                        "weight",
-                        f"{weight} = {stated:g} counts as {each.n}: it trained on"
-                        " these",
-                    )
-                )
+                why = f"{weight} = {stated:g} counts as {each.n}: it trained on these"
+                events.append(Event(t, each.client, "weight", why))
         replies.append(reply)
     return replies, events
 
@@ -348,15 +322,17 @@ def read_arrays(
     Without `fixed_shapes`, an array may have any shape with at most `LONGEST` bytes.
     """
     if packed.keys() != model.keys():
-        missing, extra = (
-            ", ".join(sorted(names)[:3]) or "none"
-            for names in (model.keys() - packed.keys(), packed.keys() - model.keys())
-        )
+        missing = _few(model.keys() - packed.keys())
+        extra = _few(packed.keys() - model.keys())
         raise DataError(f"names differ: {missing} missing, {extra} too many")
     return {
         name: read_array(name, packed[name], model[name], fixed_shapes)
         for name in model
     }
+
+
+def _few(names: Iterable[str]) -> str:
+    return ", ".join(sorted(names)[:3]) or "none"
 
 
 def read_array(
@@ -366,21 +342,17 @@ def read_array(
     checked before it is parsed.
     """
     data = packed.data
-    if (
-        packed.stype != "numpy.ndarray"
-        or not isinstance(data, bytes)
-        or not data.startswith(npy.MAGIC_PREFIX)
-    ):
+    is_numpy = packed.stype == "numpy.ndarray" and isinstance(data, bytes)
+    if not is_numpy or not data.startswith(npy.MAGIC_PREFIX):
         raise DataError(
             f"{name} cannot be read: it is not in numpy's form for one array"
         )
-    if len(data) > (most := (expected.nbytes if fixed_shape else LONGEST) + HEADER):
+    most = (expected.nbytes if fixed_shape else LONGEST) + HEADER
+    if len(data) > most:
         raise DataError(f"{name} has {len(data)} bytes, expected at most {most}")
     file = io.BytesIO(data[:HEADER])
     try:
-        read = {(1, 0): npy.read_array_header_1_0, (2, 0): npy.read_array_header_2_0}[
-            npy.read_magic(file)
-        ]
+        read = READERS[npy.read_magic(file)]
         shape, by_column, dtype = read(file, max_header_size=HEADER)
     except Exception as error:
         # numpy parses a header as a Python literal, which can fail in many ways

@@ -19,6 +19,7 @@ from headgate.books.ledger_store import LEDGER, LedgerStore, RoundRow
 from headgate.errors import DataError
 from headgate.experiment import Experiment
 from headgate.experiment.build import differing
+from headgate.flower.playable import without_folder
 from headgate.reading import read_toml
 from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, RunFolder
 from headgate.records.tables import STATE, read_sealed
@@ -41,7 +42,7 @@ class RunRecord:
     """The record of one run: creates its folder or continues it, opens its ledger, and
     writes its tables and state.
 
-    The folder is locked by `held` before anything in it is read, because two processes
+    The folder is locked by `lock` before anything in it is read, because two processes
     may start at once. `track` names the trackers that log rounds, as for `headgate
     run`. If `own_prices`, the user's function sets prices, whose mean is unknown.
     """
@@ -50,40 +51,33 @@ class RunRecord:
         self,
         folder: Path,
         experiment: Experiment,
-        held: FolderLock,
+        lock: FolderLock,
         track: Sequence[str] = (),
         own_prices: bool = False,
     ) -> None:
-        watching = (
-            Watching(track) if track else None
-        )  # refuses unknown names before anything is written
+        # refuses unknown names before anything is written
+        self._watching = Watching(track) if track else None
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700, exist_ok=True)
-        held.take(folder, folder)
+        lock.take(folder, folder)
         if any(folder.iterdir()) and left_by_a_killed_start(folder):
             clear_killed_start(folder)
         if not (folder / STATE).exists():
-            mean_price = (
-                None if own_prices else experiment.prices.mean(experiment.rounds)
-            )
-            create(folder, experiment.tables(), _environment(mean_price), shards=())
+            mean = None if own_prices else experiment.prices.mean(experiment.rounds)
+            create(folder, experiment.tables(), _environment(mean), shards=())
         else:
             _check_same(folder, experiment)
-        self.folder, self.parameters, self.rounds = (
-            folder,
-            folder / PARAMETERS,
-            experiment.rounds,
-        )
+        self.folder, self.parameters = folder, folder / PARAMETERS
+        self.rounds = experiment.rounds
         self._writer, self._experiment = RunWriter(folder), experiment
         self._began, self._line = time.monotonic(), ""
-        self._watching = watching
         self.discipline: dict[str, Any] = {}
         """fields of the `Discipline` of the run, for the state file"""
-        if watching is not None:
-            held.enter_context(watching)
-            watching(folder, [])
+        if self._watching is not None:
+            lock.enter_context(self._watching)
+            self._watching(folder, [])
         self.store = LedgerStore(folder / LEDGER)
-        held.callback(self.store.close)
+        lock.callback(self.store.close)
 
     def rewrite(self) -> None:
         """Write the tables again from the ledger, because a crash may have come between
@@ -100,10 +94,8 @@ class RunRecord:
         self._writer.append("clients", [] if done.clients is None else [done.clients])
         if self._watching is not None:
             self._watching(self.folder, [done.metrics])
-        spent, money = (
-            done.spent,
-            self._experiment.system.budget * self._experiment.rounds,
-        )
+        spent = done.spent
+        money = self._experiment.system.budget * self._experiment.rounds
         if spent - done.metrics["spend"] < WARN_AT * money <= spent:
             log(
                 WARNING,
@@ -136,9 +128,11 @@ class RunRecord:
         """Write the final state of this process. After the last round, turn the parts
         into tables, as in the simulator.
         """
-        if t == self.rounds:
+        if t < self.rounds:
+            self.state("interrupted", t)
+        else:
             write_tables(RunFolder.open(self.folder))
-        self.state("finished" if t == self.rounds else "interrupted", t)
+            self.state("finished", t)
 
 
 def _check_same(folder: Path, experiment: Experiment) -> None:
@@ -154,15 +148,8 @@ def _check_same(folder: Path, experiment: Experiment) -> None:
             f"{folder}: cannot be continued, {key} is known to the process that began"
             f" it alone: {reason}"
         )
-    begun, wanted = (
-        {
-            **tables,
-            "run": {
-                key: value for key, value in tables["run"].items() if key != "folder"
-            },
-        }
-        for tables in (read_toml(folder / CONFIG), experiment.tables())
-    )
+    begun = without_folder(read_toml(folder / CONFIG))
+    wanted = without_folder(experiment.tables())
     if begun != wanted:
         other = f"was begun with other settings ({differing(begun, wanted)})"
         raise DataError(
@@ -171,6 +158,7 @@ def _check_same(folder: Path, experiment: Experiment) -> None:
 
 
 def _environment(mean_price: float | None) -> dict[str, Any]:
+    made_by = commit()
     return {
         "executor": EXECUTOR,
         "device": "clients",
@@ -178,5 +166,5 @@ def _environment(mean_price: float | None) -> dict[str, Any]:
         "threads": os.cpu_count(),
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         MEAN_PRICE: mean_price,
-        **({"commit": made_by} if (made_by := commit()) else {}),
+        **({"commit": made_by} if made_by else {}),
     }

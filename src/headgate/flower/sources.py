@@ -251,11 +251,10 @@ class DatasetSource(Source):
     def _items(self, first: int, last: int) -> Iterator[tuple[int, Any]]:
         whole = self._columns[0]
         if not hasattr(whole, "__len__"):
-            rest = (
-                whole.skip(first)
-                if hasattr(whole, "skip")
-                else islice(whole, first, None)
-            )
+            if hasattr(whole, "skip"):
+                rest = whole.skip(first)
+            else:
+                rest = islice(whole, first, None)
             yield from zip(range(first, last), rest, strict=False)
             return
         for place in range(first, min(last, len(whole))):
@@ -263,20 +262,19 @@ class DatasetSource(Source):
             yield place, item[0] if len(item) == 1 else item
 
     def _of(self, item: Any) -> Label:
-        name = (
-            ("label" if isinstance(item, Mapping) else -1)
-            if self._label is None
-            else self._label
-        )
+        name = self._label
+        if name is None:
+            name = "label" if isinstance(item, Mapping) else -1
         try:
-            label = np.asarray(name(item) if callable(name) else item[name]).item()
+            label: Label = np.asarray(
+                name(item) if callable(name) else item[name]
+            ).item()
         except (LookupError, TypeError, ValueError) as error:
             raise DataError(
                 f"source: an item has no label {name!r} that is a number or text"
                 f" ({error})"
             ) from None
-        found: Label = label
-        return found
+        return label
 
 
 def _length(name: str, column: Any) -> int | None:
@@ -323,10 +321,10 @@ class CallableSource(Source):
         cursor = whole_number("read: cursor", cursor, most=STORED)
         count = whole_number("read: count", count)
         samples: list[Sample] = []
-        while (
-            len(samples) < count
-            and (sample := self.function(cursor + len(samples))) is not None
-        ):
+        for place in range(cursor, cursor + count):
+            sample = self.function(place)
+            if sample is None:
+                break
             samples.append(sample)
         return Batch(samples, cursor + len(samples))
 

@@ -34,7 +34,6 @@ from headgate.books.ledger_store import Event
 from headgate.books.messages import (
     HELD_LOSS,
     NEW_LOSS,
-    NONCE,
     RECORD,
     Ended,
     Order,
@@ -65,8 +64,8 @@ from headgate.flower.roster import (
     ClientGrid,
     Roster,
     TooFewNodes,
+    addressed,
     guarded,
-    nonce,
 )
 from headgate.flower.rounds import (
     CheckedReplies,
@@ -240,7 +239,13 @@ class Gated(Strategy):
         grid = guarded(_grid("start", grid))
         model_of("start: initial_arrays", initial_arrays)
         if num_rounds is not None:
-            self._check_planned(whole_number("start: num_rounds", num_rounds))
+            planned = self.experiment.rounds
+            num_rounds = whole_number("start: num_rounds", num_rounds)
+            if num_rounds > planned:
+                raise SettingError(
+                    f"start: num_rounds = {num_rounds}: the recipe plans for run.rounds"
+                    f" = {planned}"
+                )
         deadline = self.discipline.deadline
         if timeout is not None:
             deadline = amount("start: timeout", timeout, TINY)
@@ -255,9 +260,11 @@ class Gated(Strategy):
         arrays = self.continue_from(initial_arrays)
         self.summary()
         result = Result()
-        while self.accounts.t < self._last_round(num_rounds):
-            arrays = self._train(grid, arrays, train_config, result)
-            self._ask_to_evaluate(grid, arrays, evaluate_config, result)
+        while True:
+            last = self._up_to_date() if num_rounds is None else num_rounds
+            if self.accounts.t >= last:
+                break
+            arrays = self._play(grid, arrays, train_config, evaluate_config, result)
         result.arrays = self._judged_arrays(arrays)
         for past in self.store.rounds():
             judged = {name: past.metrics.get(name) for name in JUDGED}
@@ -474,42 +481,32 @@ class Gated(Strategy):
             )
         self.inner.summary()
 
-    # the rounds of `start`
-
-    def _check_planned(self, rounds: int) -> None:
-        if rounds > self.experiment.rounds:
-            raise SettingError(
-                f"start: num_rounds = {rounds}: the recipe plans for run.rounds ="
-                f" {self.experiment.rounds}"
-            )
-
-    def _last_round(self, stated: int | None) -> int:
-        return self._up_to_date() if stated is None else stated
-
-    def _train(
-        self, grid: Grid, arrays: ArrayRecord, config: ConfigRecord, result: Result
+    def _play(
+        self,
+        grid: Grid,
+        arrays: ArrayRecord,
+        train_config: ConfigRecord,
+        evaluate_config: ConfigRecord,
+        result: Result,
     ) -> ArrayRecord:
-        """Run a round, note its metrics in the result and return the model after it."""
-        t = self.accounts.t + 1
-        messages = self.configure_train(t, arrays, config, grid)
-        replies = grid.send_and_receive(messages, timeout=self.discipline.deadline)
+        """Run a round, note the clients' metrics in the result and return the model."""
+        t, deadline = self.accounts.t + 1, self.discipline.deadline
+        messages = self.configure_train(t, arrays, train_config, grid)
+        replies = grid.send_and_receive(messages, timeout=deadline)
         moved, metrics = self.aggregate_train(t, replies)
         if metrics is not None:
             result.train_metrics_clientapp[t] = metrics
-        return arrays if moved is None else moved
+        if moved is not None:
+            arrays = moved
 
-    def _ask_to_evaluate(
-        self, grid: Grid, arrays: ArrayRecord, config: ConfigRecord, result: Result
-    ) -> None:
-        """Have clients evaluate the model, and note their metrics in the result."""
-        t, judged = self.accounts.t, self._judged_arrays(arrays)
-        messages = list(self.configure_evaluate(t, judged, config, grid))
-        if not messages:
-            return
-        replies = grid.send_and_receive(messages, timeout=self.discipline.deadline)
-        metrics = self.aggregate_evaluate(t, replies)
-        if metrics is not None:
-            result.evaluate_metrics_clientapp[t] = metrics
+        judged = self._judged_arrays(arrays)
+        asked = list(self.configure_evaluate(t, judged, evaluate_config, grid))
+        if asked:
+            replies = grid.send_and_receive(asked, timeout=deadline)
+            metrics = self.aggregate_evaluate(t, replies)
+            if metrics is not None:
+                result.evaluate_metrics_clientapp[t] = metrics
+        return arrays
 
     # internals
 
@@ -550,13 +547,9 @@ class Gated(Strategy):
         """Return a copy of the inner message with our records; FedAvg uses the same
         content object for all clients.
         """
-        return Message(
-            RecordDict({**inner.content, **records, NONCE: nonce()}),
-            inner.metadata.dst_node_id,
-            inner.metadata.message_type,
-            ttl=self.discipline.deadline,
-            group_id=str(t),
-        )
+        content, about = {**inner.content, **records}, inner.metadata
+        kind, seconds = about.message_type, self.discipline.deadline
+        return addressed(content, about.dst_node_id, kind, t, seconds)
 
     def _content_without_training(self, t: int, config: ConfigRecord) -> RecordDict:
         """Return the content for a client that does not train. It has the model only if
@@ -681,17 +674,9 @@ class Gated(Strategy):
     def _dismiss(self, grid: Grid, nodes: Iterable[int]) -> int:
         """Make these nodes remove the run's samples; return how many replied."""
         seconds = min(self.discipline.deadline, ANSWER_WITHIN)
-        over = ConfigRecord(to_wire(Ended(self.store.experiment)))
-        messages = [
-            Message(
-                RecordDict({RECORD: over, NONCE: nonce()}),
-                node,
-                END,
-                ttl=seconds,
-                group_id=str(self.accounts.t),
-            )
-            for node in nodes
-        ]
+        over = {RECORD: ConfigRecord(to_wire(Ended(self.store.experiment)))}
+        t = self.accounts.t
+        messages = [addressed(over, node, END, t, seconds) for node in nodes]
         if not messages:
             return 0
         replies = grid.send_and_receive(messages, timeout=seconds)

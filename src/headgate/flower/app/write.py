@@ -14,6 +14,7 @@ import tomli_w
 
 from headgate.errors import DataError
 from headgate.experiment import Experiment, load, named_outside
+from headgate.flower.playable import without_folder
 from headgate.learning.partition import Pairs
 
 TEMPLATE = files("headgate.flower.app") / "template"
@@ -25,6 +26,8 @@ AROUND = {
     "env.sh": "env.sh",
     "config.toml": "home/config.toml",
 }
+TAKEN = ("flwr", "headgate", "torch", "numpy")
+"""packages that an app imports"""
 FILES = ("__init__.py", "server_app.py", "client_app.py")
 
 
@@ -42,15 +45,11 @@ def write_app(
         raise DataError(f"{folder}: exists already; choose another folder")
     package = package_name(folder.resolve().name)
     experiment = load(recipe, single(recipe, overrides, policy, clients))
-    tables = experiment.tables()
-    tables = {
-        **tables,
-        "run": {key: value for key, value in tables["run"].items() if key != "folder"},
-    }
-    own = own_modules(
-        tables,
-        [*([] if experiment.folder is None else [experiment.folder]), Path.cwd()],
-    )
+    tables = without_folder(experiment.tables())
+    places = [Path.cwd()]
+    if experiment.folder is not None:
+        places.insert(0, experiment.folder)
+    own = own_modules(tables, places)
     for module, path in own.items():
         if module.as_posix() in FILES:
             raise DataError(
@@ -71,13 +70,11 @@ def write_app(
     (folder / "home").mkdir()
     for source, name in AROUND.items():
         text = (TEMPLATE / source).read_text("utf-8")
-        (folder / name).write_text(
-            text if source == "env.sh" else Template(text).substitute(values), "utf-8"
-        )
+        if source != "env.sh":
+            text = Template(text).substitute(values)
+        (folder / name).write_text(text, "utf-8")
     for name in FILES:
-        (home / name).write_text(
-            (TEMPLATE / "package" / name).read_text("utf-8"), "utf-8"
-        )
+        (home / name).write_bytes((TEMPLATE / "package" / name).read_bytes())
     for module, path in own.items():
         (home / module).parent.mkdir(parents=True, exist_ok=True)
         (home / module).write_bytes(path.read_bytes())
@@ -99,11 +96,8 @@ def own_modules(tables: Mapping[str, Any], folders: Sequence[Path]) -> dict[Path
             finder.import_hook(name.partition(":")[0])
         except ImportError:  # not in these folders
             continue
-    paths = [
-        Path(file)
-        for module in finder.modules.values()
-        if (file := getattr(module, "__file__", None))
-    ]
+    files_ = [getattr(module, "__file__", None) for module in finder.modules.values()]
+    paths = [Path(file) for file in files_ if file]
     return {
         path.relative_to(root): path
         for path in paths
@@ -117,9 +111,8 @@ def app_settings(folder: Path) -> tuple[int, Path]:
     been edited.
     """
     try:
-        own = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["tool"][
-            "flwr"
-        ]["app"]
+        settings = tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
+        own = settings["tool"]["flwr"]["app"]
         package = str(own["components"]["serverapp"]).partition(".")[0]
         experiment = load(str(folder / package / "recipe.toml"))
         return experiment.system.clients, Path(own["config"]["out"])
@@ -137,18 +130,15 @@ def single(
     """
     more = list(overrides)
     given = load(recipe, more)
+    stated = {each.partition("=")[0] for each in overrides}
     if clients is not None and clients != given.system.clients:
         more.append(f"system.clients={clients}")
-        if not any(each.startswith("system.budget=") for each in overrides):
-            more.append(
-                f"system.budget={given.system.budget * clients / given.system.clients:g}"
-            )
-        if isinstance(given.data.partition, Pairs) and not any(
-            each.startswith("data.partition=") for each in overrides
-        ):
-            more.append(
-                "data.partition=iid"
-            )  # with pairs, fewer clients would hold fewer classes
+        if "system.budget" not in stated:
+            budget = given.system.budget * clients / given.system.clients
+            more.append(f"system.budget={budget:g}")
+        if "data.partition" not in stated and isinstance(given.data.partition, Pairs):
+            # with pairs, fewer clients would hold fewer classes
+            more.append("data.partition=iid")
     return [*more, f'run.policies=["{policy or "headgate"}"]', "run.seeds=1"]
 
 
@@ -159,10 +149,5 @@ def package_name(name: str) -> str:
     ('my_first_app', 'app_2nd')
     """
     made = re.sub(r"\W+", "_", name.lower(), flags=re.ASCII).strip("_") or "app"
-    return (
-        f"app_{made}"
-        if made[0].isdigit()
-        or keyword.iskeyword(made)
-        or made in ("flwr", "headgate", "torch", "numpy")
-        else made
-    )
+    taken = keyword.iskeyword(made) or made in TAKEN
+    return f"app_{made}" if taken or made[0].isdigit() else made

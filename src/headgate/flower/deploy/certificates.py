@@ -22,6 +22,10 @@ best kept off all of them
 """
 LOOPBACK = ("localhost", "127.0.0.1")
 AUTHORITY_DAYS, SERVER_DAYS = 3650, 825
+REQUEST = (
+    "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-384 -sha384 -nodes"
+    " -config /dev/null"
+)
 SOON = timedelta(days=30)
 """a certificate that expires sooner is renewed, or causes a warning"""
 AUTHORITY = (
@@ -45,28 +49,17 @@ def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
     (`DataError`), and so is a folder that needs a new one and does not have the
     authority's key.
     """
-    wanted, now, warnings = (
-        [_alternative_name(host) for host in (*hosts, *LOOPBACK)],
-        datetime.now(UTC),
-        list[str](),
-    )
     authority, signer, server, key = (folder / name for name in FILES)
+    wanted = [_alternative_name(host) for host in (*hosts, *LOOPBACK)]
+    now, warnings = datetime.now(UTC), list[str]()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not authority.exists():
         _make("headgate authority", authority, signer, AUTHORITY_DAYS, AUTHORITY)
-    san = (
-        _read(server)
-        .extensions.get_extension_for_class(x509.SubjectAlternativeName)
-        .value
-        if server.exists()
-        else ()
-    )
-    known = [
-        f"{'DNS' if isinstance(name, x509.DNSName) else 'IP'}:{name.value}"
-        for name in san
-        if key.exists()
-    ]
-    if known and _read(server).not_valid_after_utc - now < SOON and signer.exists():
+
+    known = _names_in(server) if server.exists() else []
+    if not key.exists():
+        known = []
+    if known and signer.exists() and _end_of(server) - now < SOON:
         warnings.append(
             f"{server}: is renewed, it ends within 30 days; restart nginx and the"
             " SuperLink"
@@ -77,28 +70,22 @@ def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
                 f"{signer}: is not there, and is needed to make {server.name}"
             )
         names = f"subjectAltName={','.join(dict.fromkeys([*known, *wanted]))}"
-        _make(
-            "headgate SuperLink",
-            server,
-            key,
-            SERVER_DAYS,
-            (*SERVER, names),
-            "-CA",
-            authority,
-            "-CAkey",
-            signer,
-        )
+        signed = ("-CA", authority, "-CAkey", signer)
+        uses = (*SERVER, names)
+        _make("headgate SuperLink", server, key, SERVER_DAYS, uses, *signed)
+
     for path in (authority, server):
-        if (left := _read(path).not_valid_after_utc - now) < SOON:
-            ends = (
-                f"expire{'s' if left > timedelta(0) else 'd'} on {now + left:%Y-%m-%d}"
-            )
-            warnings.append(
-                f"{path}: {ends}; headgate flower certificates renews server.pem by"
-                " ca.key"
-            )
-            if left <= timedelta(0):
-                raise DataError(warnings[-1])
+        end = _end_of(path)
+        if end - now >= SOON:
+            continue
+        verb = "expires" if end > now else "expired"
+        warning = (
+            f"{path}: {verb} on {end:%Y-%m-%d}; headgate flower certificates renews"
+            " server.pem by ca.key"
+        )
+        if end <= now:
+            raise DataError(warning)
+        warnings.append(warning)
     return warnings
 
 
@@ -110,32 +97,12 @@ def _make(
     uses: Sequence[str],
     *signer: str | Path,
 ) -> None:
-    command = [
-        "openssl",
-        "req",
-        "-x509",
-        "-newkey",
-        "ec",
-        "-pkeyopt",
-        "ec_paramgen_curve:P-384",
-        "-sha384",
-        "-nodes",
-        *signer,
-    ]
-    command += [
-        "-config",
-        "/dev/null",
-        "-subj",
-        f"/CN={name}",
-        "-days",
-        str(days),
-        "-keyout",
-        key,
-        "-out",
-        path,
-    ]
+    """Make a certificate and its key, signed by itself or by `signer`."""
+    command: list[str | Path] = [*REQUEST.split(), *signer, "-subj", f"/CN={name}"]
+    command += ["-days", str(days), "-keyout", key, "-out", path]
+    for use in uses:
+        command += ["-addext", use]
     try:
-        command += [word for use in uses for word in ("-addext", use)]
         subprocess.run(command, check=True, capture_output=True, text=True, umask=0o077)
     except FileNotFoundError:
         raise SettingError(
@@ -147,14 +114,26 @@ def _make(
         ) from None
 
 
+def _names_in(path: Path) -> list[str]:
+    """Return the names and addresses in a certificate, as openssl writes them."""
+    extensions = _read(path).extensions
+    names = extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+    return [
+        f"{'DNS' if isinstance(name, x509.DNSName) else 'IP'}:{name.value}"
+        for name in names
+    ]
+
+
+def _end_of(path: Path) -> datetime:
+    return _read(path).not_valid_after_utc
+
+
 def _read(path: Path) -> x509.Certificate:
     try:
         return x509.load_pem_x509_certificate(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"{path}: is no certificate"
-            f" ({getattr(error, 'strerror', None) or 'cannot be read'})"
-        ) from None
+        why = getattr(error, "strerror", None) or "cannot be read"
+        raise DataError(f"{path}: is no certificate ({why})") from None
 
 
 def _alternative_name(host: str) -> str:

@@ -44,6 +44,7 @@ FORBIDDEN = "\"'\\$%`\n"
 """characters that paths and addresses may not contain, because the shell, nginx or
 systemd interprets them
 """
+TEMPLATE = files("headgate.flower.deploy") / "template"
 MARK = "HEADGATE_DEPLOYMENT"
 """environment variable with the folder of a deployment, by which its processes are
 found
@@ -68,23 +69,18 @@ def write_server(
     SuperNodes connect to `listen` (ADDRESS:PORT); the SuperLink listens on the port
     `inside` of 127.0.0.1.
     """
-    values = {
-        "certificates": certificates.resolve(),
-        "inside": inside,
-        "listen": listen,
-    }
-    made = _write(
-        folder, SERVER, ("nginx.conf", *RENEWAL), listen.rpartition(":")[2], values
-    )
+    own = certificates.resolve()
+    values = {"certificates": own, "inside": inside, "listen": listen}
+    port = listen.rpartition(":")[2]
+    made = _write(folder, SERVER, ("nginx.conf", *RENEWAL), port, values)
     for each in (folder / "temporary", folder / "user"):
         each.mkdir(mode=0o700, exist_ok=True)
-    own = (
+    config = (
+        f'[superlink]\ndefault = "{NAME}"\n[superlink.{NAME}]\n'
         f'address = "127.0.0.1:{inside}"\n'
-        f'root-certificates = "{values["certificates"]}/ca.crt"\n'
+        f'root-certificates = "{own}/ca.crt"\n'
     )
-    (folder / "user" / "config.toml").write_text(
-        f'[superlink]\ndefault = "{NAME}"\n[superlink.{NAME}]\n{own}', "utf-8"
-    )
+    (folder / "user" / "config.toml").write_text(config, "utf-8")
     return made
 
 
@@ -108,8 +104,6 @@ def write_node(
         "authority": authority,
         "key": key,
         "port": port,
-    }
-    values |= {
         "client": client,
         "clients": clients,
         "keep": " headgate-keep=true" if keep else "",
@@ -127,49 +121,42 @@ def _write(
     """Fill the templates of `services` and `others`. Containers mount all paths in
     `values` and publish `port`, if any.
     """
-    values |= {
-        "folder": folder,
-        "user": getpass.getuser(),
-        "ids": f"{os.getuid()}:{os.getgid()}",
-    }
-    path, quiet = (
-        Path(sys.executable).parent,
-        " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items()),
-    )
+    path = Path(sys.executable).parent
+    ids = f"{os.getuid()}:{os.getgid()}"
+    values |= {"folder": folder, "user": getpass.getuser(), "ids": ids}
     for name, value in {**values, "path": path}.items():
-        if wrong := set(FORBIDDEN) & set(str(value)):
+        wrong = sorted(set(FORBIDDEN) & set(str(value)))
+        if wrong:
             raise SettingError(
                 f"{name} = {str(value)!r}: must not contain"
-                f" {' '.join(map(repr, sorted(wrong)))}"
+                f" {' '.join(map(repr, wrong))}"
             )
-    run = (
-        '  {0}: {{ <<: *service, network_mode: "service:network", command: [/bin/bash,'
-        ' "{1}/{0}.sh"] }}'
-    )
+    quiet = " ".join(f"{name}={value}" for name, value in ENVIRONMENT.items())
+    mounted = [f"{each}:{each}" for each in values.values() if isinstance(each, Path)]
+    containers = [
+        f'  {name}: {{ <<: *service, network_mode: "service:network", command:'
+        f' [/bin/bash, "{folder}/{name}.sh"] }}'
+        for name in services
+    ]
     values |= {
         "environment": (
             f'export {quiet} PYTHONUNBUFFERED=1 FLWR_HOME="{folder}/home"'
             f' PATH="{path}:$PATH:/usr/sbin"'
         ),
-        "volumes": json.dumps(
-            [f"{each}:{each}" for each in values.values() if isinstance(each, Path)]
-        ),
+        "volumes": json.dumps(mounted),
         "ports": json.dumps([f"{port}:{port}"] if port else []),
-        "containers": "\n".join(run.format(name, folder) for name in services),
+        "containers": "\n".join(containers),
     }
     wanted = {name: (name, "") for name in (*others, "compose.yaml")}
-    wanted |= {
-        f"{name}.sh": (f"{name.rstrip('-0123456789')}.sh", name) for name in services
-    }
-    wanted |= {f"headgate-{name}.service": ("unit.service", name) for name in services}
+    for name in services:
+        wanted[f"{name}.sh"] = f"{name.rstrip('-0123456789')}.sh", name
+    for name in services:
+        wanted[f"headgate-{name}.service"] = "unit.service", name
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     for name, (template, service) in wanted.items():
-        text = (files("headgate.flower.deploy") / "template" / template).read_text(
-            "utf-8"
-        )
-        (folder / name).write_text(
-            Template(text).substitute(values, service=service), "utf-8"
-        )
+        text = (TEMPLATE / template).read_text("utf-8")
+        filled = Template(text).substitute(values, service=service)
+        (folder / name).write_text(filled, "utf-8")
     return [folder / name for name in wanted]
 
 
@@ -177,25 +164,19 @@ def flwr(folder: Path, *words: str) -> dict[str, Any]:
     """Run `flwr` for the SuperLink with this folder, and return the JSON object that it
     prints.
     """
-    program, env = (
-        Path(sys.executable).with_name("flwr"),
-        {**os.environ, **ENVIRONMENT, "FLWR_HOME": str(folder / "user")},
-    )
     done = subprocess.run(
-        [program, *words, "--format", "json"],
-        env=env,
+        [Path(sys.executable).with_name("flwr"), *words, "--format", "json"],
+        env={**os.environ, **ENVIRONMENT, "FLWR_HOME": str(folder / "user")},
         capture_output=True,
         text=True,
         check=False,
     )
-    answer: dict[str, Any] = (
-        json.loads(done.stdout) if done.stdout.lstrip().startswith("{") else {}
-    )
+    answer: dict[str, Any] = {}
+    if done.stdout.lstrip().startswith("{"):
+        answer = json.loads(done.stdout)
     if not answer.get("success"):  # flwr may exit with 0 after a failure
-        raise HeadgateError(
-            f"flwr {' '.join(words[:2])}:"
-            f" {' '.join((done.stdout or done.stderr).split())[-400:]}"
-        )
+        printed = " ".join((done.stdout or done.stderr).split())
+        raise HeadgateError(f"flwr {' '.join(words[:2])}: {printed[-400:]}")
     return answer
 
 
@@ -230,46 +211,32 @@ class Loopback(ExitStack):
         more: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
-        self.folder, self.nodes, self.say, self.port = (
-            folder.resolve(),
-            nodes,
-            say,
-            free_port(),
-        )
-        self.link, self.more = (
-            self.folder / "superlink",
-            {**(more or {}), MARK: str(self.folder)},
-        )
+        self.folder, self.nodes, self.say = folder.resolve(), nodes, say
+        self.port = free_port()
+        self.link = self.folder / "superlink"
+        self.more = {**(more or {}), MARK: str(self.folder)}
 
     def bring_up(self) -> None:
         """Start all services, and wait until all SuperNodes have joined."""
-        if (
-            shutil.which(
-                "nginx", path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
-            )
-            is None
-        ):
+        path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
+        if shutil.which("nginx", path=path) is None:
             raise SettingError("nginx: is not installed; apt-get install nginx")
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.enter_context(FolderLock()).take(self.folder, self.folder)
         self.callback(self._end)
         self._end()  # processes that a killed one has left behind
-        for warning in ensure_certificates(self.folder / "certificates"):
+        certificates = self.folder / "certificates"
+        for warning in ensure_certificates(certificates):
             self.say(warning)
-        write_server(
-            self.link,
-            self.folder / "certificates",
-            f"127.0.0.1:{self.port}",
-            inside := free_port(),
-        )
-        for name in SERVER:  # the variable does not reach workers of nginx
-            self.start(
-                name,
-                self.link,
-                *(["-g", "master_process off;"] if name == "nginx" else []),
-            )
+        inside = free_port()
+        write_server(self.link, certificates, f"127.0.0.1:{self.port}", inside)
+        for name in SERVER:
+            # the variable does not reach workers of nginx
+            words = ("-g", "master_process off;") if name == "nginx" else ()
+            self.start(name, self.link, *words)
+        address = ("127.0.0.1", inside)
         self.await_that(
-            lambda: socket.create_connection(("127.0.0.1", inside), 1), "SuperLink"
+            lambda: socket.create_connection(address, 1), "SuperLink"
         ).close()
         for client in range(self.nodes):
             self.start_node(client)
@@ -277,22 +244,17 @@ class Loopback(ExitStack):
             f"SuperLink behind nginx at https://127.0.0.1:{self.port}, {self.nodes}"
             f" SuperNodes; logs in {self.folder}"
         )
+        self.await_that(self._all_joined, "SuperNodes")
+
+    def _all_joined(self) -> bool:
         logs = [self.folder / f"supernode-{client}.log" for client in range(self.nodes)]
-        self.await_that(
-            lambda: all(
-                "SuperNode ID:" in log.read_text("utf-8", "replace") for log in logs
-            ),
-            "SuperNodes",
-        )
+        return all("SuperNode ID:" in log.read_text("utf-8", "replace") for log in logs)
 
     def start_node(self, client: int, registered: bool = True) -> None:
         """Start the SuperNode of a client, after making and registering its key if
         necessary.
         """
-        home, authority = (
-            self.folder / f"node-{client}",
-            self.folder / "certificates" / "ca.crt",
-        )
+        home = self.folder / f"node-{client}"
         if not (home / "key").exists():
             make_key(home / "key")
         if registered:
@@ -300,7 +262,7 @@ class Loopback(ExitStack):
         write_node(
             home,
             f"127.0.0.1:{self.port}",
-            authority,
+            self.folder / "certificates" / "ca.crt",
             home / "key",
             client,
             self.nodes,
@@ -312,25 +274,18 @@ class Loopback(ExitStack):
         """Start the script of a service, with a new log in the deployment's folder. It
         restarts whenever it ends.
         """
-        command = [
-            "setsid",
-            "--fork",
-            "/bin/bash",
-            "-c",
-            AGAIN,
-            name,
-            f"{home}/{name}.sh",
-            *words,
-        ]
-        with (self.folder / f"{name}.log").open(
-            "wb"
-        ) as log:  # Ctrl-C in a terminal does not reach another session
-            own: Any = {
-                "env": {**os.environ, **self.more},
-                "umask": 0o077,
-                "stdin": subprocess.DEVNULL,
-            }
-            subprocess.run(command, check=True, stdout=log, stderr=log, **own)
+        # Ctrl-C in a terminal does not reach another session
+        command = ["setsid", "--fork", "/bin/bash", "-c", AGAIN, name]
+        with (self.folder / f"{name}.log").open("wb") as log:
+            subprocess.run(
+                [*command, f"{home}/{name}.sh", *words],
+                check=True,
+                env={**os.environ, **self.more},
+                umask=0o077,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
 
     def await_that(
         self, condition: Callable[[], Any], what: str, pause: float = 0.5
@@ -341,7 +296,8 @@ class Loopback(ExitStack):
         until = time.monotonic() + PATIENCE
         while time.monotonic() < until:
             with suppress(HeadgateError, OSError):
-                if found := condition():
+                found = condition()
+                if found:
                     return found
             time.sleep(pause)
         raise HeadgateError(
@@ -366,11 +322,10 @@ class Loopback(ExitStack):
         """Yield the ids of the processes of this deployment whose command line contains
         `word`.
         """
+        mark = f"{MARK}={self.folder}".encode()
         for path in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
-                mine = f"{MARK}={self.folder}".encode() in (
-                    path / "environ"
-                ).read_bytes().split(b"\0")
+                mine = mark in (path / "environ").read_bytes().split(b"\0")
                 if mine and word.encode() in (path / "cmdline").read_bytes():
                     yield int(path.name)
 
@@ -380,29 +335,25 @@ class Loopback(ExitStack):
         """Submit an app and follow it to its end. If its ServerApp is lost, submit it
         again; the run then continues.
         """
-        config = " ".join(
-            f"{key}={json.dumps(value)}"
-            for key, value in {"out": str(out), **(settings or {})}.items()
-        )
+        asked = {"out": str(out), **(settings or {})}
+        config = " ".join(f"{key}={json.dumps(value)}" for key, value in asked.items())
         run, status, line = "", "", _line(out)
 
         def now() -> str:
-            return str(
-                flwr(self.link, "ls", NAME, "--run-id", run)["runs"][0]["status"]
-            )
+            found = flwr(self.link, "ls", NAME, "--run-id", run)
+            return str(found["runs"][0]["status"])
+
+        def begun() -> bool:
+            return any(self.running(SERVER_APP)) or now().startswith("finished")
 
         while not status.startswith("finished"):
-            run = str(
-                flwr(self.link, "run", str(app), NAME, "--run-config", config)["run-id"]
-            )
+            answer = flwr(self.link, "run", str(app), NAME, "--run-config", config)
+            run = str(answer["run-id"])
             self.say(f"run {run}: submitted")
-            self.await_that(
-                lambda: any(self.running(SERVER_APP)) or now().startswith("finished"),
-                f"ServerApp of run {run}",
-                2,
-            )
+            self.await_that(begun, f"ServerApp of run {run}", 2)
             while any(self.running(SERVER_APP)) or line != _line(out):
-                if line != (line := _line(out)):
+                last, line = line, _line(out)
+                if line != last:
                     self.say(line)
                 time.sleep(0.5)
             status = self.await_that(now, "SuperLink")
@@ -417,9 +368,9 @@ class Loopback(ExitStack):
 
 
 def _line(out: Path) -> str:
-    return (
-        str(read_object(out / STATE).get("line", "")) if (out / STATE).is_file() else ""
-    )
+    if not (out / STATE).is_file():
+        return ""
+    return str(read_object(out / STATE).get("line", ""))
 
 
 def free_port() -> int:
