@@ -277,9 +277,10 @@ class ReplayResult(Displayed):
             "as_many_": self.for_as_many,
         }
         for prefix, bought in replays.items():
-            known = bought is not None
-            columns[f"{prefix}bought"] = bought.sum(axis=-1) if known else None
-            columns[f"{prefix}paid"] = own.paid(bought) if known else None
+            columns[f"{prefix}bought"] = columns[f"{prefix}paid"] = None
+            if bought is not None:
+                columns[f"{prefix}bought"] = bought.sum(axis=-1)
+                columns[f"{prefix}paid"] = own.paid(bought)
         return pl.DataFrame(columns)
 
     @property

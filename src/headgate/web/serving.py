@@ -244,18 +244,13 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
 
 
 async def _refuse_query(request: Request, error: Exception) -> Response:
-    """Return an answer that names the first wrong key of the query or the body, and its
-    value.
-    """
+    """Return an answer that names the first wrong key of a request, and its value."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    key = next(
-        (each for each in first["loc"][1:] if isinstance(each, str)), first["loc"][0]
-    )
-    value = (
-        ""
-        if first["type"] in ("missing", "json_invalid")
-        else str(first["input"])[:100]
-    )
+    place, *inside = first["loc"]
+    key = ".".join(each for each in inside if isinstance(each, str)) or place
+    value = ""
+    if first["type"] not in ("missing", "json_invalid"):
+        value = str(first["input"])[:100]
     must = first["msg"].replace("Input should be", "must be")
     return Json(Problem(one_line(f"{key} = {value!r}: {must}")), 400)
