@@ -598,9 +598,9 @@ def shadow(
 ) -> ShadowResult:
     """Return what a recipe's policy would buy at the prices of a pipeline.
 
-    Nothing is bought. A decision depends on the price of its round and the prices before it. So a file
-    that grows by a line each round can be passed again: earlier decisions stay the
-    same, and the last row is the decision for the newest round.
+    Nothing is bought. A decision depends on the price of its round and the prices
+    before it. So a file that grows by a line each round can be passed again: earlier
+    decisions stay the same, and the last row is the decision for the newest round.
 
     Parameters
     ----------
