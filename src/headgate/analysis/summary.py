@@ -190,26 +190,28 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
             " for 90 %"
         )
     first = _first_rounds(one, math.inf if target is None else target)
-    fields = {
-        "policy": one.label,
-        "reference": one.reference,
-        "runs": int(one.begun.sum()),
-        "lost": one.lost_runs,
-        "rounds": one.complete,
-        "budget": one.budget,
-        "best_accuracy": _estimate(one.best),
-        "last_accuracy": _estimate(one.last),
-        "mean_accuracy": _estimate(one.mean),
-        "target": target,
-        "reached": len(first),
-        "first_round": _mean(first),
-        "unit": one.unit,
-        "runs_over_budget": one.runs_over_budget,
-        "kept_limits": not one.broken,
-        "peak_n": one.peak("n"),
-        "peak_excess": one.peak_excess,
-    }
-    return PolicySummary(**fields, **_money(one), **_at_the_end(one), **_dips(one))
+    return PolicySummary(
+        policy=one.label,
+        reference=one.reference,
+        runs=int(one.begun.sum()),
+        lost=one.lost_runs,
+        rounds=one.complete,
+        budget=one.budget,
+        best_accuracy=_estimate(one.best),
+        last_accuracy=_estimate(one.last),
+        mean_accuracy=_estimate(one.mean),
+        target=target,
+        reached=len(first),
+        first_round=_mean(first),
+        unit=one.unit,
+        runs_over_budget=one.runs_over_budget,
+        kept_limits=not one.broken,
+        peak_n=one.peak("n"),
+        peak_excess=one.peak_excess,
+        **_money(one),
+        **_at_the_end(one),
+        **_dips(one),
+    )
 
 
 def _first_rounds(one: Runs, target: float) -> Floats:
@@ -217,15 +219,15 @@ def _first_rounds(one: Runs, target: float) -> Floats:
     there = one.curve >= target
     if not there.any():
         return np.empty(0)
-    reached = there[there.any(axis=1)]
-    return one.t[reached.argmax(axis=1)].astype(np.float64)
+    first = there[there.any(axis=1)].argmax(axis=1)
+    return np.asarray(one.t[first], dtype=np.float64)
 
 
 def _estimate(values: Floats) -> Estimate | None:
     return estimate(values) if np.isfinite(values).any() else None
 
 
-def _money(one: Runs) -> dict[str, float | None]:
+def _money(one: Runs) -> dict[str, Any]:
     """Return what was spent, and the prices."""
     spend, admitted = _mean(one.spend), float(one.column("admitted").sum())
     share = looks = price = None
@@ -246,24 +248,23 @@ def _money(one: Runs) -> dict[str, float | None]:
     }
 
 
-def _at_the_end(one: Runs) -> dict[str, float | None]:
-    """Return what is known once a round is complete."""
+def _at_the_end(one: Runs) -> dict[str, Any]:
+    """Return what is known once all runs have completed a round."""
     violation = None
     if one.held is not None:
         held = one.held.sum(axis=1)
         violation = buffer_violation(held, one.buffers, one.held.shape[1])
-    known: dict[str, float | None] = dict.fromkeys(
-        ("dearest_share", "cost_violation", "N", "n_eff", "bound")
-    )
-    if one.complete:
-        known = {
-            "dearest_share": one.dearest_share,
-            "cost_violation": cost_violation(one.column("spend"), one.budget),
-            "N": _mean(one.column("N")[:, -1]),
-            "n_eff": _mean(one.column("n_eff")[:, -1]),
-            "bound": _mean(one.column("bound").sum(axis=1)),
-        }
-    return {**known, "buffer_violation": violation}
+    if not one.complete:
+        unknown = ("dearest_share", "cost_violation", "N", "n_eff", "bound")
+        return {**dict.fromkeys(unknown), "buffer_violation": violation}
+    return {
+        "dearest_share": one.dearest_share,
+        "cost_violation": cost_violation(one.column("spend"), one.budget),
+        "buffer_violation": violation,
+        "N": _mean(one.column("N")[:, -1]),
+        "n_eff": _mean(one.column("n_eff")[:, -1]),
+        "bound": _mean(one.column("bound").sum(axis=1)),
+    }
 
 
 def _dips(one: Runs) -> dict[str, Any]:

@@ -61,7 +61,7 @@ class PlanRequest(BaseModel):
     run: PlanRun
     policies: Annotated[
         dict[str, dict[str, Any]], Field(min_length=1, max_length=1)
-    ] = Field(default_factory=lambda: {"headgate": {}})
+    ] = {"headgate": {}}  # pydantic copies it
     """the settings of one policy, by its kind"""
     bound: dict[str, Any] = Field(default_factory=dict)
 
