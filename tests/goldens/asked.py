@@ -190,6 +190,8 @@ flower forget nowhere
 """.strip().splitlines()
 
 ANSWERED = """
+--help
+run --help
 --version
 recipes
 recipes digits
