@@ -29,6 +29,8 @@ import same_work
 from children import Done, run
 from machine import RESULTS, ratios, rounded, say, target, way, write
 
+from headgate.flower import ENVIRONMENT
+
 HERE = Path(__file__).resolve().parent
 CASES = ("flower/logistic", "flower/lenet", "pfl/1", "pfl/2", "flute")
 MODELS = {"logistic": "logistic regression", "lenet": "LeNet"}
@@ -229,7 +231,8 @@ def main() -> None:
     )
     cases, targets = [], []
     with tempfile.TemporaryDirectory() as home:
-        os.environ["FLWR_HOME"] = home  # not to write into anybody's
+        # Flower reports to nobody, and writes into nobody's home
+        os.environ |= {**ENVIRONMENT, "FLWR_HOME": home}
         for name in given.case:
             kind, _, word = name.partition("/")
             if kind == "flower":
