@@ -126,7 +126,10 @@ def _data(table: Mapping[str, Any], search: Search) -> Data:
 
 
 def _policy(
-    name: str, sections: Mapping[str, Any], bound: BoundConstants, search: Search
+    name: str,
+    sections: Mapping[str, Any],
+    bound: BoundConstants,
+    search: Search,
 ) -> Any:
     """Make the policy of section [policies.NAME]; a shipped kind needs no section and
     then has its defaults.
