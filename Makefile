@@ -1,6 +1,9 @@
-# make run    what the main job takes on a fresh machine, then the main job
-# make test   everything it takes on a fresh machine, then all tests but the long ones (make test-all)
-.PHONY: run test test-all test-slow programs lint coverage bench bench-peers bench-gpu docs pages check-pages packages faults fuzz screenshots clean
+# make run          what the main job takes on a fresh machine, then the main job
+# make test         everything it takes on a fresh machine, then all tests but the long
+#                   ones (make test-all)
+# make test-quick   without studies, browser, kills and deployments
+.PHONY: run test test-all test-quick test-slow programs lint coverage bench bench-peers \
+  bench-gpu docs pages check-pages packages faults fuzz screenshots clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -10,43 +13,67 @@ MAIN   := $(VENV)/.main
 READY  := $(VENV)/.ready
 PEERS  := .venv-peers
 
-INSTALL := $(BIN)/python -m pip install --disable-pip-version-check --no-deps --quiet --progress-bar on
+PIP     := $(BIN)/python -m pip --disable-pip-version-check
+INSTALL := $(PIP) install --no-deps --quiet --progress-bar on
 HASHED  := $(INSTALL) --require-hashes
 
-# Versions and hashes of everything stand in pins/; what has another hash is not installed.
+# Versions and hashes of everything stand in pins/; what has another hash is not
+# installed.
 $(MAIN): pyproject.toml pins/run.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "headgate needs Python 3.11 or newer")'
-	@echo "installing the $$(grep -c == pins/run.txt) packages of pins/run.txt into $(VENV): about 85 MB to fetch; only this once"
-	@began=$$(date +%s); { test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); } && $(HASHED) -r pins/run.txt \
-	  && $(INSTALL) --no-build-isolation -e . && echo "installed in $$(($$(date +%s) - began)) s"
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "headgate needs Python 3.11 or newer" >&2; exit 1; }
+	@echo "installing the $$(grep -c == pins/run.txt) packages of pins/run.txt" \
+	  "into $(VENV): about 85 MB to fetch; only this once"
+	@began=$$(date +%s) \
+	  && { test -x $(BIN)/python || $(PYTHON) -m venv $(VENV); } \
+	  && $(HASHED) -r pins/run.txt \
+	  && $(INSTALL) --no-build-isolation -e . \
+	  && echo "installed in $$(($$(date +%s) - began)) s"
 	@touch $@
 
-# torch is taken from where pip is told to find files (find-links), and only if it is not there from the index: that one is
-# built for GPUs and needs CUDA.
+# torch is taken from where pip is told to find files (find-links), and only if it is
+# not there from the index: that one is built for GPUs and needs CUDA.
 $(READY): $(MAIN) pins/rest.txt pins/torch.txt pins/cuda.txt
-	@echo "installing the $$(grep -c == pins/rest.txt) packages of pins/rest.txt and torch into $(VENV); only this once"
+	@echo "installing the $$(grep -c == pins/rest.txt) packages of pins/rest.txt and" \
+	  "torch into $(VENV); only this once"
 	$(HASHED) -r pins/rest.txt
-	$(HASHED) --no-index -r pins/torch.txt 2>/dev/null || $(HASHED) -r pins/torch.txt -r pins/cuda.txt
-	$(BIN)/python -m pip check --disable-pip-version-check
+	$(HASHED) --no-index -r pins/torch.txt 2>/dev/null \
+	  || $(HASHED) -r pins/torch.txt -r pins/cuda.txt
+	$(PIP) check
 	touch $@
 
 run: $(MAIN)   # MORE="--rounds 10": with options
 	$(BIN)/headgate compare digits $(MORE)
 
-# Tests of one file share what they start and make, so one worker takes them all; tests/longest.txt says which files come first.
-# Compiled Python is kept even where the environment forbids it: some hundred processes are started.
-test test-all: $(READY) programs
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest -n auto --dist loadfile --no-loadscope-reorder $(WHICH) $(SLOW)
+# Tests of one file share what they start and make, so one worker takes them all;
+# tests/longest.txt says which files come first. Compiled Python is kept even where the
+# environment forbids it: some hundred processes are started.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/python -m pytest \
+  -n auto --dist loadfile --no-loadscope-reorder
 
-test: WHICH := -m "not long"
+test: $(READY) programs
+	$(PYTEST) -m "not long" $(SLOW)
+
+test-all: $(READY) programs
+	$(PYTEST)
+
+test-quick: $(READY)   # the inner loop
+	$(PYTEST) -m "not (long or study or browser or kill or deploy)"
+
 test-slow: SLOW := --durations=20   # as `make test`, and the twenty slowest
 test-slow: test
 
-programs:   # chromium for the tests in a browser, nginx for those of a deployment; without them these are skipped. RUNLEVEL: no service starts
-	@for program in chromium nginx; do command -v $$program >/dev/null || command -v $$program-browser >/dev/null \
+# chromium for the tests in a browser, nginx for those of a deployment; without them
+# these are skipped. RUNLEVEL: no service starts.
+programs:
+	@for program in chromium nginx; do \
+	  command -v $$program >/dev/null || command -v $$program-browser >/dev/null \
 	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
-	  && apt-get -qq update && RUNLEVEL=1 apt-get -qq install --yes --no-install-recommends $$program >/dev/null; } \
-	  || echo "no $$program, and none can be installed here: the tests that need it are skipped"; done
+	       && apt-get -qq update && RUNLEVEL=1 apt-get -qq install --yes \
+	          --no-install-recommends $$program >/dev/null; } \
+	  || echo "no $$program, and none can be installed here:" \
+	          "the tests that need it are skipped"; \
+	done
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -56,16 +83,21 @@ lint: $(READY)
 ROOMS := theory control flower
 COVERED := 95
 
-coverage: $(READY)   # lines and branches of three rooms, without bringing up a deployment; fails where one is below $(COVERED) %
+# lines and branches of three rooms, without bringing up a deployment; fails where one is
+# below $(COVERED) %
+coverage: $(READY)
 	rm -rf build/coverage
-	$(BIN)/coverage run -m pytest -m "not deploy" $(ROOMS:%=tests/%) $(ROOMS:%=src/headgate/%)
+	$(BIN)/coverage run -m pytest -m "not deploy" \
+	  $(ROOMS:%=tests/%) $(ROOMS:%=src/headgate/%)
 	$(BIN)/coverage combine --quiet
 	@missed=0; for room in $(ROOMS); do \
-	  $(BIN)/coverage report --include="src/headgate/$$room/*" --fail-under=$(COVERED) || missed=1; \
-	  echo "$$room: $$($(BIN)/coverage report --include="src/headgate/$$room/*" --format=total) %"; \
+	  report="$(BIN)/coverage report --include=src/headgate/$$room/*"; \
+	  $$report --fail-under=$(COVERED) || missed=1; \
+	  echo "$$room: $$($$report --format=total) %"; \
 	done; exit $$missed
 
-bench: $(READY)   # each leaves its results in benchmarks/results; `make pages` draws them
+# each leaves its results in benchmarks/results; `make pages` draws them
+bench: $(READY)
 	$(BIN)/python benchmarks/executors.py
 	$(BIN)/python benchmarks/phases.py
 	$(BIN)/python benchmarks/next_simpler.py
@@ -86,37 +118,50 @@ bench-gpu: $(READY)
 	$(BIN)/python benchmarks/study.py --device cuda --repeats 3
 
 bench-peers: $(PEERS)/.ready
-	$(PEERS)/bin/python benchmarks/peers.py --case pfl/1 pfl/2 --out benchmarks/results/pfl.json
+	$(PEERS)/bin/python benchmarks/peers.py --case pfl/1 pfl/2 \
+	  --out benchmarks/results/pfl.json
 	$(PEERS)/bin/python benchmarks/peers.py --case flower/logistic flower/lenet flute
 
 $(PEERS)/.ready: benchmarks/peers.txt constraints.txt pyproject.toml
 	test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -r benchmarks/peers.txt -e '.[sim]'
-	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps pfl==0.6.0
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  -c constraints.txt -r benchmarks/peers.txt -e '.[sim]'
+	$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check \
+	  --no-deps pfl==0.6.0
 	touch $@
 
-docs: $(READY)   # the site, offline, into build/site; a warning, a broken link or an undocumented name fails. Runs the tutorials
+# the site, offline, into build/site; a warning, a broken link or an undocumented name
+# fails. Runs the tutorials
+docs: $(READY)
 	$(BIN)/python -m sphinx -b html -q -W --keep-going -d build/doctrees docs build/site
 	@echo "look at build/site/index.html"
 
-pages: $(READY)   # renews the pages and pictures that are made from the code and from results
+# renews the pages and pictures that are made from the code and from results
+pages: $(READY)
 	$(BIN)/python tools/pages.py
 
 check-pages: $(READY)   # makes them in a copy and prints what differs
 	$(BIN)/python tools/pages.py --check
 
-packages: $(READY)   # wheel and sdist into dist/, each tried in a clean environment of every Python that is here
+# wheel and sdist into dist/, each tried in a clean environment of every Python that is
+# here
+packages: $(READY)
 	$(BIN)/python tools/packages.py
 
-screenshots: $(READY)   # of every page, light and dark, wide and narrow; renews those of the documentation
+# of every page, light and dark, wide and narrow; renews those of the documentation
+screenshots: $(READY)
 	$(BIN)/python tools/screenshots.py build/screenshots --docs
 
-faults: $(READY)   # kills what can be killed and writes down what happened: about a quarter of an hour
+# kills what can be killed and writes down what happened: about a quarter of an hour
+faults: $(READY)
 	$(BIN)/python tools/faults.py
 
-fuzz: $(READY)   # recipes, run folders and federations in which anything happens, with other examples each time
-	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest tests/trust/test_recipes.py tests/trust/test_fuzz.py
-	cd tests/flower && ../../$(BIN)/python -c 'import federation, sys; found = federation.main(60); print(found); sys.exit(bool(found["failures"]))'
+# recipes, run folders and federations in which anything happens, with other examples
+# each time
+fuzz: $(READY)
+	HYPOTHESIS_PROFILE=fuzz $(BIN)/python -m pytest \
+	  tests/trust/test_recipes.py tests/trust/test_fuzz.py
+	cd tests/flower && ../../$(BIN)/python federation.py 60
 
 clean:
 	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -106,8 +106,9 @@ def looked_at(name: str, words: list[str]) -> dict[str, float]:
     clock.watch("import", builtins, "__import__")
     clock.watch("import", importlib, "import_module")
     from headgate.cli import commands, learning
+    from headgate.records.owner import OwnedRun
     from headgate.records.writer import RunWriter
-    from headgate.simulation import engine, schedule, workers
+    from headgate.simulation import engine, workers
     from headgate.simulation.executors.executor import Executor
 
     if name == "lenet":
@@ -123,7 +124,7 @@ def looked_at(name: str, words: list[str]) -> dict[str, float]:
     clock.watch("train", Executor, "advance")
     clock.watch("evaluate", Judge, "__call__")
     clock.watch("record", RunWriter, "append", "checkpoint", "state")
-    clock.watch("record", schedule, "create", "finish")
+    clock.watch("record", OwnedRun, "begin", "finish")
     clock.watch("record", learning, "show_and_conclude")
     commands.app(words, standalone_mode=False)
     clock.turn()

@@ -36,6 +36,21 @@ EXTRAS = {
     "starlette": "web", "uvicorn": "web", "nvflare": "nvflare", "psutil": "nvflare",
 }  # fmt: skip
 """in which extra is what tests import"""
+MARKED = {
+    "study": ("studies", "tests/studies"),
+    "browser": ("tests/web/browser",),
+    "kill": (
+        "tests/books/test_history.py",
+        "tests/books/test_killed_between.py",
+        "tests/flower/test_killed.py",
+        "tests/on_nvflare/test_nvflare.py",
+        "tests/simulation/schedule/test_disturbed.py",
+        "tests/simulation/schedule/test_failures.py",
+        "tests/simulation/test_features_stopped.py",
+        "tests/simulation/test_resume.py",
+    ),
+}
+"""marker → folders and files whose tests all have it"""
 MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
 
 
@@ -56,6 +71,16 @@ if "TMPDIR" not in os.environ and roomy(MEMORY):
     os.environ["TMPDIR"] = tempfile.tempdir = str(MEMORY)
 
 
+def markers_of(path):
+    """Return the markers that all tests of a file have."""
+    own = path.relative_to(ROOT)
+    return [
+        marker
+        for marker, places in MARKED.items()
+        if any(own.is_relative_to(place) for place in places)
+    ]
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_auto_num_workers(config):
     """One more than there are cores: some tests wait, for processes that start and for
@@ -64,10 +89,14 @@ def pytest_xdist_auto_num_workers(config):
     return (os.cpu_count() or 1) + 1
 
 
+@pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers
 def pytest_collection_modifyitems(items):
-    """Tests in a browser come last: it leaves an event loop running in its worker, and
-    then no other can be run there.
+    """Tests get the markers of their files. Those in a browser come last: it leaves an
+    event loop running in its worker, and then no other can be run there.
     """
+    for item in items:
+        for marker in markers_of(item.path):
+            item.add_marker(marker)
     rank = {ROOT / name: place for place, name in enumerate(LONGEST)}
     items.sort(
         key=lambda item: (

@@ -117,6 +117,22 @@ def test_tokens_are_counted_without_docstrings_and_comments(tmp_path):
     assert measure(path) == Size(tokens=3 + 5, code_lines=2, wide=0)
 
 
+def is_there(file, name):
+    """Return whether there is a file, and a class or function of a name in it."""
+    found = [folder / file for folder in (SOURCE, ROOT) if (folder / file).exists()]
+    if not found or not name:
+        return bool(found)
+    defines = re.compile(rf"^ *(class|def) {name}\b", re.M)
+    return bool(defines.search(found[0].read_text("utf-8")))
+
+
+def test_what_the_page_on_design_names_is_there():
+    page = (ROOT / "docs" / "understand" / "design.md").read_text("utf-8")
+    places = re.findall(r"`([\w/]+\.py)`(?:: `(?:\w+\.)?(\w+)`)?", page)
+    assert places
+    assert [place for place in places if not is_there(*place)] == []
+
+
 def test_the_site_is_short():
     entries = re.findall(
         r"^(?:start|learn|do|reference|understand|studies)/[\w-]+$",

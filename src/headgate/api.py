@@ -2,7 +2,8 @@
 in a notebook.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -66,6 +67,13 @@ def load(recipe: str | Path | Mapping[str, Any], *overrides: str) -> Experiment:
     Experiment
         The experiment, with all unset settings of its policies worked out.
 
+    Raises
+    ------
+    SettingError
+        If the recipe is unknown, or a setting of it is invalid.
+    InfeasibleError
+        If settings that are valid one by one cannot be met together.
+
     Examples
     --------
     >>> load("digits", "run.rounds=20", "system.budget=40").system.budget
@@ -89,13 +97,20 @@ def sweep(
 
     Parameters
     ----------
-    recipe, *overrides
+    recipe : str, pathlib.Path or mapping
+        As for `load`.
+    *overrides : str
         As for `load`.
 
     Returns
     -------
     list of (str, Experiment)
         A label and an experiment for each point, as `run` and `compare` take them.
+
+    Raises
+    ------
+    SettingError
+        If a setting is invalid, or there are too many points.
 
     Examples
     --------
@@ -110,8 +125,16 @@ def sweep(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlanResult(Displayed):
-    """The result of `plan`: a policy's settings, its limits and what to expect of
-    it.
+    """The result of `plan`: a policy's settings, its limits and what to expect of it.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment, with the policy.
+    name : str
+        The name of the policy in the experiment.
+    plan : Plan
+        What was worked out.
     """
 
     experiment: Experiment
@@ -155,6 +178,11 @@ def plan(
     PlanResult
         Settings, limits and expectations.
 
+    Raises
+    ------
+    SettingError
+        If `policy` is neither a policy of the experiment nor a kind.
+
     Examples
     --------
     >>> made = plan(load("digits", "run.rounds=20", "run.seeds=2"))
@@ -181,11 +209,18 @@ def plan(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class RehearsalResult(Displayed):
-    """The result of `rehearse`: control over a whole horizon, without learning."""
+    """The result of `rehearse`: control over a whole horizon, without learning.
+
+    Parameters
+    ----------
+    experiment : Experiment
+        The experiment.
+    results : mapping of str to Rehearsal
+        The rehearsal of each policy, by its name.
+    """
 
     experiment: Experiment
     results: Mapping[str, Rehearsal]
-    """the rehearsal of each policy, by its name"""
 
     @cached_property
     def frame(self) -> "pl.DataFrame":
@@ -221,6 +256,11 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
     RehearsalResult
         Tables of what is spent, held and used.
 
+    Raises
+    ------
+    SettingError
+        If prices differ between clients and a policy needs one price for all.
+
     Examples
     --------
     >>> rehearse(load("digits", "run.rounds=20", "run.seeds=2")).frame.columns[:4]
@@ -228,11 +268,13 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
     """
     _check_loaded(experiment)
     experiment.check_prices()
-    results, e = dict[str, Rehearsal](), experiment
-    for name, policy in e.policies.items():
-        with ticked(f"{name}, {len(e.seeds)} seeds", e.rounds, quiet) as tick:
+    results: dict[str, Rehearsal] = {}
+    rounds, seeds = experiment.rounds, experiment.seeds
+    for name, policy in experiment.policies.items():
+        prices = experiment.given_for(policy).prices
+        with ticked(f"{name}, {len(seeds)} seeds", rounds, quiet) as tick:
             results[name] = rehearse_policy(
-                e.system, policy, e.given_for(policy).prices, e.seeds, e.rounds, tick
+                experiment.system, policy, prices, seeds, rounds, tick
             )
     return RehearsalResult(experiment, results)
 
@@ -242,14 +284,21 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Run(Displayed):
-    """The record of a run folder, or of all points of a sweep. The run may still be in
-    progress.
+    """The record of a run folder, or of all points of a sweep.
+
+    The run may still be in progress.
+
+    Parameters
+    ----------
+    path : pathlib.Path
+        The folder of the run or of the sweep.
     """
 
     path: Path
 
     @cached_property
     def folders(self) -> list[RunFolder]:
+        """The run folders, of a sweep one for each point."""
         return [RunFolder.open(each) for each in points_of(self.path)]
 
     @property
@@ -269,14 +318,14 @@ class Run(Displayed):
         """One row per policy, seed and round; a sweep has the additional first column
         `point`.
         """
-        return self._together(lambda folder: folder.metrics())
+        return self._together(RunFolder.metrics)
 
     @property
     def clients(self) -> "pl.DataFrame":
         """What each client admitted, held and paid: one row per policy, seed and
         round.
         """
-        return self._together(lambda folder: folder.clients())
+        return self._together(RunFolder.clients)
 
     def _together(self, table: "Callable[[RunFolder], pl.DataFrame]") -> "pl.DataFrame":
         import polars as pl
@@ -287,9 +336,8 @@ class Run(Displayed):
             table(each).select(pl.lit(each.name).alias("point"), pl.all())
             for each in self.folders
         ]
-        return pl.concat(
-            named, how="diagonal"
-        )  # points may differ in columns, for example if only some change concepts
+        # points may differ in columns, for example if only some change concepts
+        return pl.concat(named, how="diagonal")
 
     @property
     def runs(self) -> list[Runs]:
@@ -320,10 +368,14 @@ class Run(Displayed):
         -------
         pathlib.Path
             The file that was written.
+
+        Raises
+        ------
+        DataError
+            If a table is damaged, or the file cannot be written.
         """
-        return write_report(
-            self.folders, Path(out or self.path / "report.html"), self.folders[0].target
-        )
+        page = Path(out or self.path / "report.html")
+        return write_report(self.folders, page, self.folders[0].target)
 
     def render(self) -> "Sequence[RenderableType]":
         return runs_tables(self.folders)
@@ -365,37 +417,48 @@ def run(
     -------
     Run
         The record of the run.
+
+    Raises
+    ------
+    SettingError
+        If an argument is invalid, or the run needs code that is not trusted.
+    DataError
+        If the folder holds another run, or cannot be read or written.
+    Interrupted
+        After Ctrl-C; the same call resumes the run.
     """
     from headgate.simulation.schedule import new_folder, perform
 
     _check_loaded(experiment)
-    if out is None:
-        if experiment is None:
-            raise SettingError(
-                "out = None: without an experiment a run folder is needed"
-            )
-        out = new_folder(experiment)
-    whole = Path(out)
-    with counted("learning", quiet) as tick:
-        try:
-            runs = perform(
-                experiment,
-                whole,
-                device=device,
-                executor=executor,
-                processes=processes,
-                trust=trust,
-                tick=tick,
-            )
-        except Interrupted as stop:
-            raise Interrupted(
-                stop.what,
-                f"nothing is lost, headgate.run(experiment, {str(whole)!r}) resumes",
-            ) from None
-    if len(runs) < len(points_of(whole)):  # only some points of the sweep were run
-        runs = [RunFolder.open(each) for each in points_of(whole)]
+    if out is None and experiment is None:
+        raise SettingError("out = None: without an experiment a run folder is needed")
+    whole = Path(out or new_folder(experiment or []))
+    advice = f"nothing is lost, headgate.run(experiment, {str(whole)!r}) resumes"
+    with _progress(quiet, advice) as tick:
+        runs = perform(
+            experiment,
+            whole,
+            device=device,
+            executor=executor,
+            processes=processes,
+            trust=trust,
+            tick=tick,
+        )
+    points = points_of(whole)
+    if len(runs) < len(points):  # only some points of the sweep were run
+        runs = [RunFolder.open(each) for each in points]
     conclude(runs, whole)
     return Run(whole)
+
+
+@contextmanager
+def _progress(quiet: bool, advice: str) -> Iterator[Callable[[int, int], None]]:
+    """Show a progress bar; `advice` is what a user reads after Ctrl-C."""
+    with counted("learning", quiet) as tick:
+        try:
+            yield tick
+        except Interrupted as stop:
+            raise Interrupted(stop.what, advice) from None
 
 
 def open(folder: str | Path) -> Run:  # shadows the builtin here only, as gzip.open does
@@ -410,6 +473,11 @@ def open(folder: str | Path) -> Run:  # shadows the builtin here only, as gzip.o
     -------
     Run
         The record of the run.
+
+    Raises
+    ------
+    DataError
+        If there is no such folder, or it holds no run.
     """
     path = Path(folder)
     if not path.is_dir():
@@ -449,6 +517,14 @@ def compare(
     out : str or pathlib.Path, optional
         The folder of runs and report; by default compared/NAME. Finished runs in it are
         used, so budgets can be added later.
+    device : str
+        The device to train on: auto, cpu or cuda.
+    processes : int, optional
+        The number of processes; by default one for each core, and one on a GPU.
+    quiet : bool
+        Whether to show no progress bar.
+    command : str
+        The command that is named on the page.
     as_printed : bool
         Whether to leave policies as they are, including those that break their limits.
 
@@ -457,44 +533,40 @@ def compare(
     Comparison
         A table and a page; its methods `money_for` and `saved_against` give further
         numbers.
+
+    Raises
+    ------
+    SettingError
+        If an argument is invalid.
+    DataError
+        If the folder holds other runs, or cannot be read or written.
+    Interrupted
+        After Ctrl-C; the same call resumes the runs.
     """
     from headgate.simulation.schedule import perform
 
     _check_loaded(experiment)
-    points = (
-        _at_budgets(experiment, budgets)
-        if isinstance(experiment, Experiment)
-        else list(experiment)
-    )
-    points = (
-        points if as_printed else [(label, point.held()) for label, point in points]
-    )
-    folder = Path(out) if out is not None else Path("compared") / points[0][1].name
-    with counted("learning", quiet) as tick:
-        try:
-            runs = perform(
-                points, folder, device=device, processes=processes, tick=tick
-            )
-        except Interrupted as stop:
-            raise Interrupted(
-                stop.what, "nothing is lost, the same command resumes"
-            ) from None
-    return conclude_comparison(
-        runs,
-        folder,
-        command,
-        experiment.system.budget if isinstance(experiment, Experiment) else None,
-    )
+    budget = None
+    if isinstance(experiment, Experiment):
+        budget = experiment.system.budget
+        experiment = _at_budgets(experiment, budgets)
+    points = list(experiment)
+    if not as_printed:
+        points = [(label, point.held()) for label, point in points]
+    folder = Path(out or Path("compared") / points[0][1].name)
+    with _progress(quiet, "nothing is lost, the same command resumes") as tick:
+        runs = perform(points, folder, device=device, processes=processes, tick=tick)
+    return conclude_comparison(runs, folder, command, budget)
 
 
 def _at_budgets(experiment: Experiment, budgets: Sequence[float] | None) -> Points:
+    """Return the experiment at each of the budgets, with labels."""
     if not isinstance(budgets, Iterable | None):
         raise SettingError(f"budgets = {budgets}: must be a list, as in [20, 55]")
-    money = (
-        [round(share * experiment.system.budget, 6) for share in SHARES]
-        if budgets is None
-        else list(map(float, budgets))
-    )
+    if budgets is None:
+        own = experiment.system.budget
+        budgets = [round(share * own, 6) for share in SHARES]
+    money = list(map(float, budgets))
     if not money:
         raise SettingError("budgets = []: at least one is needed")
     if len(set(money)) < len(money):

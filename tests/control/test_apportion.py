@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headgate.control.apportion import FEW, _smallest, apportion, whole_total
+from headgate.control.apportion import MOST_SORTED, _smallest, apportion, whole_total
 
 shares = (
     st.lists(st.integers(0, 30), min_size=1, max_size=12)
@@ -146,15 +146,15 @@ def test_what_room_turns_away_is_handed_out_at_once_as_one_by_one(weights, round
         credit = after
 
 
-@pytest.mark.parametrize("clients", [FEW, FEW + 1])
+@pytest.mark.parametrize("clients", [MOST_SORTED, MOST_SORTED + 1])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_many_clients_are_served_as_if_all_were_sorted(clients, seed):
-    """Above `FEW` clients the edge is searched for; the choice is that of a sort, the
+    """Above `MOST_SORTED` clients the edge is searched for; the choice is that of a sort, the
     first of equals first.
     """
     rng = np.random.default_rng(seed)
     values = rng.choice([1.0, 2.0, 3.0, np.inf], (3, clients))
-    count = rng.integers(0, FEW + 5, 3)
+    count = rng.integers(0, MOST_SORTED + 5, 3)
     expected = np.zeros(values.shape, dtype=np.int64)
     for row, most, chosen in zip(values, count, expected, strict=True):
         order = sorted(range(clients), key=lambda m: (row[m], m))

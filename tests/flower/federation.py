@@ -309,3 +309,9 @@ def several(examples):
         database=None,
         suppress_health_check=list(HealthCheck),
     )
+
+
+if __name__ == "__main__":
+    found = main(float(sys.argv[1]))
+    print(found)
+    sys.exit(bool(found["failures"]))

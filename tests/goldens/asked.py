@@ -189,6 +189,8 @@ flower forget nowhere
 """.strip().splitlines()
 
 ANSWERED = """
+--help
+run --help
 --version
 recipes
 recipes digits

@@ -27,7 +27,7 @@ import numpy as np
 from headgate.control import Controller, System, policies, retention
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import PerClient, Uniform
-from headgate.control.types import Losses, Report
+from headgate.control.types import Losses, Report, SampleView
 from headgate.errors import HeadgateError
 from headgate.registry import find_outside
 from headgate.theory.bound import BoundConstants
@@ -168,12 +168,8 @@ def _played(make, horizon, prices):
         policy = make().resolved(
             PolicyContext(system, prices, BoundConstants(), seeds, ROUNDS)
         )
-        controller = Controller(
-            system,
-            policy,
-            SEEDS,
-            labels=lambda runs, client, position: (7 * position + client) % 3,
-        )
+        controller = Controller(system, policy, SEEDS)
+        samples = SampleView(lambda runs, client, position: (7 * position + client) % 3)
         now, admitted = controller.open(), []
         for t in range(ROUNDS):
             orders = controller.decide(now, prices.path(seeds, t + 1, t + 2)[:, 0])
@@ -188,7 +184,8 @@ def _played(make, horizon, prices):
                 if policy.listens
                 else None
             )
-            now = controller.post(now, orders, Report(orders.admitted, losses=losses))
+            report = Report(orders.admitted, losses=losses)
+            now = controller.post(now, orders, report, samples)
     except HeadgateError as error:
         return f"{type(error).__name__}: {error}"
     found = {
@@ -466,25 +463,26 @@ def refusal(command):
 
 
 def answers():
-    """Command → what it prints, numbers with at most six decimals: the help of all, and
-    what some of them say.
-    """
+    """Command → what it prints, numbers with at most six decimals."""
+    return {
+        command: re.sub(r"(\.\d{6})\d+", r"\1", typed(command.split())[1])
+        for command in ANSWERED
+    }
+
+
+def commands():
+    """Command → its arguments and options."""
     from typer.main import get_command
 
     from headgate.cli.commands import app
 
-    def below(group, *words):
-        yield words
-        for name, command in getattr(group, "commands", {}).items():
-            yield from below(command, *words, name)
+    def below(command, *words):
+        names = [name for each in command.params for name in each.opts]
+        yield " ".join(words), " ".join(names)
+        for name, own in getattr(command, "commands", {}).items():
+            yield from below(own, *words, name)
 
-    asked = [[*words, "--help"] for words in below(get_command(app))] + [
-        command.split() for command in ANSWERED
-    ]
-    return {
-        " ".join(words): re.sub(r"(\.\d{6})\d+", r"\1", typed(words)[1])
-        for words in asked
-    }
+    return dict(below(get_command(app)))
 
 
 GOLDENS = {
@@ -495,6 +493,8 @@ GOLDENS = {
     "refusals": (REFUSED, refusal),
 }
 """name → what it is computed for, and how"""
+ALONE = {"formats": formats, "commands": commands}
+"""name → how it is computed, all of it at once"""
 
 
 def written(value, depth=3):
@@ -517,15 +517,18 @@ def written(value, depth=3):
 
 
 def main(names):
-    for name in names or (*GOLDENS, "formats", "answers"):
+    for name in names or (*GOLDENS, *ALONE, "answers"):
         if name == "answers":
             (DATA / "answers.txt").write_text(
                 "".join(f"{ASKED}{words}\n{out}" for words, out in answers().items()),
                 "utf-8",
             )
             continue
-        cases, compute = GOLDENS.get(name, ((), None))
-        made = {case: compute(case) for case in cases} if compute else formats()
+        if name in ALONE:
+            made = ALONE[name]()
+        else:
+            cases, compute = GOLDENS[name]
+            made = {case: compute(case) for case in cases}
         (DATA / f"{name}.json").write_text(written(made) + "\n", "utf-8")
 
 

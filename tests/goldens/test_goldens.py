@@ -57,6 +57,19 @@ def test_tables_of_stores_and_fields_of_messages_are_as_they_were():
     assert make.differing(make.formats(), make.kept("formats")) == {}
 
 
+def test_commands_and_their_options_are_as_they_were():
+    assert make.differing(make.commands(), make.kept("commands")) == {}
+
+
+@pytest.mark.parametrize("command", make.kept("commands"), ids=lambda name: name or "-")
+def test_the_help_of_a_command_names_its_options_and_fits(command):
+    code, said, _, left = make.typed([*command.split(), "--help"])
+    assert (code, left) == (0, [])
+    assert max(map(len, said.splitlines())) <= 100
+    for name in make.kept("commands")[command].split():
+        assert name in said or not name.startswith("-"), name
+
+
 def test_commands_print_what_they_printed():
     assert make.differing(make.answers(), make.kept_answers()) == {}
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from headgate.errors import DataError
 from headgate.experiment import load
-from headgate.records.owner import OwnedRun, RunProgress
+from headgate.records.owner import ChunkProgress, OwnedRun
 from headgate.records.reader import RunFolder
 from headgate.records.tables import parts_of
 from headgate.records.writer import never_begun
@@ -28,7 +28,7 @@ def in_chunks(folder, settings=SETTINGS):
 
 def write(chunk, rounds):
     """Play some rounds of a chunk of one run."""
-    writer, ((policy, seed),) = chunk.writer({}), chunk.runs.runs
+    writer, ((policy, seed),) = chunk.writer({}), chunk.table.runs
     each = {"admitted": [1] * 10, "held": [1] * 10, "paid": None}
     for t in range(1, rounds + 1):
         writer.append("metrics", [row(policy, seed, t)])
@@ -41,10 +41,10 @@ RUNS = [("hybrid", 0), ("hybrid", 1), ("constant", 0), ("constant", 1)]
 
 def test_a_run_knows_its_chunks_when_it_is_taken_up(tmp_path):
     begun = in_chunks(tmp_path / "run")
-    taken = OwnedRun.take_up(tmp_path / "run", None, ())
+    taken = OwnedRun.take_up(tmp_path / "run", None, "auto", ())
     for run in (begun, taken):
         assert [chunk.number for chunk in run.chunks] == [0, 1, 2, 3]
-        assert [chunk.runs.runs for chunk in run.chunks] == [[each] for each in RUNS]
+        assert [chunk.table.runs for chunk in run.chunks] == [[each] for each in RUNS]
         assert [str(chunk) for chunk in run.chunks][1] == "001 (hybrid, seeds 1 to 1)"
         assert run.left() == run.chunks
     for one, other in zip(begun.chunks, taken.chunks, strict=True):
@@ -101,7 +101,7 @@ def test_tables_are_put_together_once_and_again(tmp_path):
             path.parent.mkdir(exist_ok=True)
             path.write_bytes(content)
         begun.write_state("running", 3)
-        taken = OwnedRun.take_up(folder, None, ())
+        taken = OwnedRun.take_up(folder, None, "auto", ())
         taken.finish()
         assert (folder / "metrics.parquet").read_bytes() == before
         assert not list(folder.rglob("*part-*.parquet"))
@@ -153,7 +153,7 @@ def test_a_run_that_was_begun_in_shards_is_refused_unless_it_is_finished(tmp_pat
         shard = folder / "shards" / f"00{number}"
         shard.mkdir(parents=True)
         shutil.copy(folder / "state.json", shard)
-    for way in (RunFolder.open, lambda path: OwnedRun.take_up(path, None, ())):
+    for way in (RunFolder.open, lambda path: OwnedRun.take_up(path, None, "auto", ())):
         with pytest.raises(DataError, match="was begun in shards, by an earlier"):
             way(folder)
     begun.finish()
@@ -168,7 +168,7 @@ def test_every_round_of_another_process_is_seen_once(tmp_path_factory, pieces):
     experiment = load("digits", [*SETTINGS[::2], "run.seeds=2", f"run.rounds={rounds}"])
     folder = tmp_path_factory.mktemp("progress") / "run"
     run, seen, t = OwnedRun.begin(folder, experiment, {}, []), [], 0
-    progress = RunProgress([run], folder, None, lambda path, rows: seen.append(rows))
+    progress = ChunkProgress([run], folder, None, lambda path, rows: seen.append(rows))
     assert seen.pop() == []
     for piece in pieces:
         new = range(t + 1, t + piece + 1)

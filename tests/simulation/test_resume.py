@@ -60,7 +60,7 @@ def stopped(tmp_path_factory):
 
 
 def resumed(folder):
-    (chunk,) = OwnedRun.take_up(folder, load("digits", SETTINGS), ()).chunks
+    (chunk,) = OwnedRun.take_up(folder, load("digits", SETTINGS), "auto", ()).chunks
     return resume(chunk, DATA, "cpu")[0]
 
 

@@ -2,6 +2,7 @@
 one-line refusals.
 """
 
+import json
 import re
 from dataclasses import replace
 
@@ -339,6 +340,22 @@ def test_refusals_are_one_line(page, path, status, says):
     )
     assert says in answer.json["error"]
     assert "\n" not in answer.json["error"]
+
+
+def test_a_plan_that_is_refused_names_the_key_of_the_recipe(page):
+    asked = {
+        "system": {"buffers": [4], "budget": 1.0},
+        "prices": {"kind": "uniform", "low": 1, "high": 10},
+        "run": {"rounds": 5001},
+    }
+    for more, says in (
+        ({}, "run.rounds = '5001': must be less than or equal to 5000"),
+        ({"run": {"rounds": 40, "folder": "/"}}, "run.folder = '/': "),
+        ({"run": {"rounds": 40}, "policies": []}, "policies = '[]': must be"),
+    ):
+        answer = page.post("/api/plan", json.dumps(asked | more).encode())
+        assert answer.status == 400
+        assert answer.json["error"].startswith(says)
 
 
 def test_nothing_is_written(page, runs):

@@ -87,17 +87,25 @@ SMALL_PLANS = {
             {"type": "object"},
         ]
     },
-    "rounds": {"type": "integer", "minimum": 0, "maximum": 40},
-    "seeds": {"type": "integer", "minimum": 0, "maximum": 3},
-    "policy": {
+    "run": {
+        "type": "object",
+        "properties": {
+            "rounds": {"type": "integer", "minimum": 0, "maximum": 40},
+            "seeds": {"type": "integer", "minimum": 0, "maximum": 3},
+        },
+        "required": ["rounds", "seeds"],
+    },
+    "policies": {
         "enum": [
-            "acdpp",
-            "headgate",
-            "constant",
-            "dpp",
-            "oracle",
-            "released",
-            "no such",
+            {"acdpp": {}},
+            {"acdpp": {"K": 3, "gamma": 0.4}},
+            {"headgate": {}},
+            {"constant": {"capacity": "buffer"}},
+            {"dpp": {}},
+            {"oracle": {}},
+            {"released": {}},
+            {"no such": {}},
+            {"headgate": {"no such": 1}},
         ]
     },
 }

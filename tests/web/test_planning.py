@@ -19,12 +19,17 @@ from headgate.web.planning import PlanRequest, choices
 
 SYSTEM = {"buffers": [4, 6, 5], "budget": 20.0}
 PRICES = {"kind": "uniform", "low": 1, "high": 10}
-ASKED = {"system": SYSTEM, "prices": PRICES, "rounds": 40, "seeds": 3}
+RUN = {"rounds": 40, "seeds": 3}
+ASKED = {"system": SYSTEM, "prices": PRICES, "run": RUN}
 TRACE = {"kind": "trace", "prices": [1.25, 3, 7.5, 0.1], "at_end": "repeat"}
 
 
 def made(**asked):
     return planning.answer(checked(PlanRequest, asked, "plan"))
+
+
+def of(policy="headgate", **settings):
+    return {"policies": {policy: settings}}
 
 
 def answer(**more):
@@ -34,16 +39,17 @@ def answer(**more):
 
 SEASONAL = {"kind": "seasonal", "average": 5, "amplitude": 3, "period": 9, "noise": 1}
 GIVEN = [
-    {"policy": "acdpp", "prices": prices, "gamma": 0.4, "phi": 0.6}
+    {**of("acdpp", gamma=0.4, phi=0.6), "prices": prices}
     for prices in (PRICES, TRACE, SEASONAL)
 ]
 
 
 @pytest.mark.parametrize(
-    "given", [*GIVEN, *({"policy": name} for name in POLICY.kinds)], ids=str
+    "given", [*GIVEN, *(of(name) for name in POLICY.kinds)], ids=str
 )
 def test_the_file_that_comes_back_makes_the_same_plan(given):
-    told, policy = answer(**given, rounds=20, seeds=2), given["policy"]
+    told = answer(**given, run={"rounds": 20, "seeds": 2})
+    (policy,) = given["policies"]
     e = build("again", tomllib.loads(told["toml"]))
     assert told["plan"] == jsonable(
         plan_json(e, policy, plan(e.given, e.policies[policy]))
@@ -58,17 +64,17 @@ def test_the_file_that_comes_back_makes_the_same_plan(given):
 
 
 def test_a_stated_K_is_kept():
-    told = answer(policy="acdpp", K=2)
+    told = answer(**of("acdpp", K=2))
     assert told["K"] == 2
     assert tomllib.loads(told["toml"])["policies"]["acdpp"]["K"] == 2
     assert (told["V"], told["rho"]) == pytest.approx((40**0.5, 1 - 40**-0.5))
-    assert answer(policy="headgate", options={"early": 0.0})["spend"] > 0
+    assert answer(**of(early=0.0))["spend"] > 0
 
 
 def test_a_plan_that_breaks_a_limit_says_so_with_the_way_out():
     given = {
         "system": {"buffers": [8, 9, 10, 11, 12] * 2, "budget": 55.0},
-        "rounds": 30,
+        "run": {"rounds": 30, "seeds": 3},
     }
     kept = answer(**given)
     assert (kept["policy"], kept["warning"], kept["runs_over_budget"]) == (
@@ -77,7 +83,7 @@ def test_a_plan_that_breaks_a_limit_says_so_with_the_way_out():
         0,
     )
     assert kept["dearest_share"] <= 1 + 1e-9
-    told = answer(policy="acdpp", **given)
+    told = answer(**of("acdpp"), **given)
     e = build("again", tomllib.loads(told["toml"]))
     result = rehearse(e.system, e.policies["acdpp"], e.prices, e.seeds, e.rounds)
     shares = result.spend.sum(axis=1) / (55.0 * 30)
@@ -94,15 +100,13 @@ def test_a_plan_that_breaks_a_limit_says_so_with_the_way_out():
         f" {told['peak_excess']} more than its buffer: take headgate, or set"
         ' capacity = "buffer" and purse = true.'
     )
-    followed = answer(
-        policy="acdpp", options={"capacity": "buffer", "purse": True}, **given
-    )
+    followed = answer(**of("acdpp", capacity="buffer", purse=True), **given)
     assert (followed["warning"], followed["runs_over_budget"]) == ("", 0)
-    assert answer(policy="oracle")["warning"].endswith(": take headgate.")
+    assert answer(**of("oracle"))["warning"].endswith(": take headgate.")
 
 
 def test_curves_are_those_of_the_rehearsal():
-    told = answer(policy="constant", seeds=1)
+    told = answer(**of("constant"), run={"rounds": 40, "seeds": 1})
     series = told["curves"]["series"]
     assert told["curves"]["t"] == list(range(1, 41))
     e = build("again", tomllib.loads(told["toml"]))
@@ -120,8 +124,11 @@ BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
 @pytest.mark.parametrize(
     ("more", "says"),
     [
-        ({"rounds": 5001}, "plan.rounds = 5001: must be less than or equal to 5000"),
-        ({"seeds": 21}, "seeds = 21: must be less than or equal to 20"),
+        ({"run": {"rounds": 5001}}, "5001}: must be less than or equal to 5000"),
+        (
+            {"run": {**RUN, "seeds": 21}},
+            "21}: must be less than or equal to 20",
+        ),
         (
             {"system": {"buffers": [1] * 1001, "budget": 1}},
             "system.buffers: 1001 entries; at most 1,000",
@@ -131,7 +138,7 @@ BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
             "system.clients = 1001",
         ),
         (
-            {"system": {"buffers": [4] * 1000, "budget": 1}, "rounds": 5000},
+            {"system": {"buffers": [4] * 1000, "budget": 1}, "run": {"rounds": 5000}},
             "more than 2,000,000 decisions",
         ),
         (
@@ -139,26 +146,27 @@ BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
             "system.budget = 10000000000.0: must not be beyond",
         ),
         (
-            {"system": {"buffers": [1000], "budget": 0.2}, "rounds": 100},
+            {"system": {"buffers": [1000], "budget": 0.2}, "run": {"rounds": 100}},
             "at most 10,000 can be planned",
         ),
         (
             {"system": {"buffers": "many", "budget": 1}},
             "system.buffers: must be a list",
         ),
-        ({"prices": {"kind": "trace"}}, "prices.prices: must be a list of numbers"),
+        ({"prices": {"kind": "trace"}}, "prices"),
         (
             {"prices": {"kind": "trace", "prices": [1, True]}},
-            "prices.prices: must be a list of numbers",
+            "prices.prices = [1, True]: must be a number",
         ),
-        ({"policy": "acdpq"}, "did you mean acdpp?"),
-        ({"options": {"kind": "os:system"}}, "options.kind: is asked for as policy"),
-        ({"options": {"K": 10**9}}, "options.K: is asked for as K"),
-        (
-            {"options": {"capacity": 10**9}},
-            "options.capacity = 1000000000: must be buffer",
-        ),
-        ({"K": 0}, "K = 0"),
+        (of("acdpq"), "did you mean acdpp?"),
+        (of(kind="os:system"), "policies.headgate.kind = os:system: a plan knows what"),
+        (of("acdpp", K=10**9), "policies.acdpp.K = 1000000000: at most 5,000"),
+        (of("acdpp", capacity=10**9), "policies.acdpp.capacity = 1000000000: 3 runs"),
+        (of("acdpp", capacity=10**6), "capacity = 1000000: 3 clients; at most"),
+        (of("acdpp", K=0), "K = 0"),
+        ({"policies": {}}, "plan.policies"),
+        ({"policies": {"headgate": {}, "constant": {}}}, "plan.policies"),
+        ({"run": {**RUN, "folder": "/"}}, "plan.run"),
         ({"colour": "red"}, "plan.colour: unknown key"),
         (
             {"system": {"buffers": [4], "budget": 1, "clients": 3e6}},
@@ -185,13 +193,13 @@ BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
         ),
         ({"prices": {"kind": [1]}}, "prices.kind = [1]: no such price process"),
         (
-            {"options": {"rule": {"kind": "fifo", "capacity": 1e6}}},
-            "options.rule.capacity = 1000000: 3 clients",
+            of(rule={"kind": "fifo", "capacity": 1e6}),
+            "capacity = 1000000: 3 clients",
         ),
-        ({"options": {"rule": {"kind": [1]}}}, "policies.headgate.rule.kind = [1]"),
-        ({"policy": "x" * 10**6}, "policy = xxx"),
+        (of(rule={"kind": [1]}), "policies.headgate.rule.kind = [1]"),
+        (of("x" * 10**6), "policy = xxx"),
         ({"prices": {"kind": "x" * 10**6}}, "1,000,000 characters; at most 200"),
-        ({"options": {"a": {"a": {"a": {"a": {"a": {"a": {"a": 1}}}}}}}}, "too deep"),
+        (of(a={"a": {"a": {"a": {"a": {"a": {"a": 1}}}}}}), "too deep"),
     ],
 )
 def test_what_has_no_meaning_or_no_end_is_refused(more, says):
@@ -206,9 +214,10 @@ def test_recipes_to_start_from_can_be_planned():
     assert "million" not in {recipe["name"] for recipe in told["recipes"]}
     for recipe in told["recipes"]:
         asked = {name: recipe[name] for name in ("system", "prices", "bound")}
-        planned = made(**asked, rounds=10, seeds=1).plan
+        planned = made(**asked, run={"rounds": 10, "seeds": 1}).plan
         assert (planned["policy"], planned["warning"]) == ("headgate", "")
-    assert told["policies"][0] == "headgate"
+    assert next(iter(told["policies"])) == "headgate"
+    assert {"K", "gamma", "phi"} <= set(told["policies"]["acdpp"])
 
 
 # a request cannot have a module imported or a file read, however deep it hides the name
@@ -220,12 +229,12 @@ PER_CLIENT = {"kind": "per-client", "factors": [1.0, 1.0, 1.0]}
 @pytest.mark.parametrize(
     "more",
     [
-        {"policy": OUTSIDE},
-        {"options": {"kind": OUTSIDE}},
-        {"options": {"rule": OUTSIDE}},
-        {"options": {"rule": {"kind": OUTSIDE}}},
-        {"policy": "constant", "options": {"rule": OUTSIDE}},
-        {"policy": "acdpp", "options": {"bound": {"kind": OUTSIDE}}},
+        of(OUTSIDE),
+        of(kind=OUTSIDE),
+        of(rule=OUTSIDE),
+        of(rule={"kind": OUTSIDE}),
+        of("constant", rule=OUTSIDE),
+        of("acdpp", bound={"kind": OUTSIDE}),
         {"prices": {"kind": OUTSIDE}},
         {"prices": {**PER_CLIENT, "common": OUTSIDE}},
         {
@@ -257,7 +266,7 @@ def test_no_module_is_imported_and_no_file_read(tmp_path, monkeypatch, more):
 def test_what_is_shipped_may_be_nested():
     told = answer(
         prices={**PER_CLIENT, "common": PRICES},
-        options={"rule": {"kind": "fifo", "capacity": 5}},
+        **of(rule={"kind": "fifo", "capacity": 5}),
     )
     assert told["policy"] == "headgate"
     assert told["spend"] <= 20.0 * (1 + 1e-9)

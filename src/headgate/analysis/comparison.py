@@ -226,8 +226,10 @@ def _shown_budget(
     """Return the budget at which policies are shown: by default the last one."""
     if saved:
         return saved[0].budget
-    budgets = [row["budget"] for row in own]
-    return budget if budget in budgets else budgets[-1]
+    budgets = [float(row["budget"]) for row in own]
+    if budget is not None and budget in budgets:
+        return budget
+    return budgets[-1]
 
 
 def wide_tables(found: Sequence[Runs]) -> list[RenderableType]:

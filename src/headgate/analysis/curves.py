@@ -4,12 +4,14 @@ papers.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from math import isfinite
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.analysis.formatting import grouped
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.runs import Runs, changes_in
 from headgate.analysis.savings import Row, Saving, amount
@@ -48,8 +50,9 @@ Numbers = list[float | None]
 
 
 def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
-    """Return at most `most` of the indices below `count`, evenly spaced, with the first
-    and the last.
+    """Return at most `most` of the indices below `count`, with the first and the last.
+
+    They are evenly spaced.
     """
     if count <= most:
         return np.arange(count)
@@ -57,19 +60,16 @@ def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
 
 
 def rounded(values: NDArray[Any], digits: int = 7) -> list[Any]:
-    """Return an array as nested lists of rounded numbers, None if not finite; 7
-    significant digits are enough to draw.
+    """Return an array as nested lists of rounded numbers, None if not finite.
+
+    7 significant digits are enough to draw.
     """
     if values.ndim > 1:
         return [rounded(each, digits) for each in values]
+    if values.dtype.kind in "iu":
+        return list(values.tolist())
     return [
-        (
-            each
-            if isinstance(each, int)
-            else float(f"{each:.{digits}g}")
-            if isfinite(each)
-            else None
-        )
+        float(f"{each:.{digits}g}") if isfinite(each) else None
         for each in values.tolist()
     ]
 
@@ -152,48 +152,72 @@ def policy_curves(one: Runs, since: int = 0, points: int = POINTS) -> PolicyCurv
 def money_panel(
     rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving]
 ) -> dict[str, Any]:
-    """Return accuracy against the money really spent, for the report and for a figure
-    in a file: `curves` with a point for each budget and a `policy` that is an index of
-    `names`, `levels` of references, and the `gap` between the money of headgate and of
-    the rival at the same accuracy, or None."""
+    """Return accuracy against the money really spent.
+
+    Parameters
+    ----------
+    rows : sequence of dict
+        The rows of a comparison.
+    names : sequence of str
+        The policies to draw.
+    saved : sequence of Saving
+        The savings at one budget.
+
+    Returns
+    -------
+    dict
+        `curves` with a point for each budget and a `policy` that is an index of
+        `names`, `levels` of references, and the `gap` between the money of headgate and
+        of the rival at the same accuracy, or None.
+    """
+    by_policy = grouped(rows, lambda row: row["policy"])
     curves, levels, unit = [], [], ""
     for i, name in enumerate(names):
-        own = sorted(
-            (row for row in rows if row["policy"] == name and row["learnt"]),
-            key=lambda row: row["spend"],
-        )
+        own = [row for row in by_policy.get(name, ()) if row["learnt"]]
         if not own:
             continue
+        own.sort(key=lambda row: row["spend"])
         unit = str(own[0].get("unit") or "")
-        spend = [float(row["spend"]) for row in own]
-        mean, half = np.transpose(
-            [means(100 * np.array(row["last_by_seed"])) for row in own]
-        ).tolist()
         if own[0]["reference"]:  # a reference does not depend on the budget
-            levels.append(
-                {
-                    "value": np.mean(mean).item(),
-                    "text": f"{name}: {amount(unit, np.mean(spend).item())} a round",
-                }
-            )
+            levels.append(_level(own, unit))
         else:
-            curves.append({"policy": i, "x": spend, "mean": mean, "half": half})
-    gap, ours = None, next((one for one in saved if one.policy == OURS), None)
-    if ours is not None and ours.money is not None and ours.share is not None:
-        text = f"{100 * ours.share.mean:.0f} % of the money"
-        gap = {
-            "money": ours.money.mean,
-            "beside": ours.rival_money,
-            "accuracy": 100 * ours.accuracy,
-            "text": text,
-        }
-    title = "Test accuracy in the last tenth of the rounds, for the money"
-    axes = {
-        "title": title,
+            curves.append({"policy": i, **_points(own)})
+    return {
+        "title": "Test accuracy in the last tenth of the rounds, for the money",
         "x": f"Money spent a round ({unit})" if unit else "Money spent a round",
         "y": "Test accuracy (%)",
+        "curves": curves,
+        "levels": levels,
+        "gap": _gap(saved),
     }
-    return {**axes, "curves": curves, "levels": levels, "gap": gap}
+
+
+def _points(own: Sequence[Row]) -> dict[str, list[float]]:
+    """Return the mean accuracy at each budget, and half its interval."""
+    estimates = [means(100 * np.array(row["last_by_seed"])) for row in own]
+    mean, half = np.transpose(estimates).tolist()
+    return {"x": [float(row["spend"]) for row in own], "mean": mean, "half": half}
+
+
+def _level(own: Sequence[Row], unit: str) -> dict[str, Any]:
+    """Return the accuracy and the money of a reference, means over the budgets."""
+    points = _points(own)
+    money = amount(unit, np.mean(points["x"]).item())
+    text = f"{own[0]['policy']}: {money} a round"
+    return {"value": np.mean(points["mean"]).item(), "text": text}
+
+
+def _gap(saved: Sequence[Saving]) -> dict[str, Any] | None:
+    """Return the money of headgate beside that of the rival at the same accuracy."""
+    for one in saved:
+        if one.policy == OURS and one.money is not None and one.share is not None:
+            return {
+                "money": one.money.mean,
+                "beside": one.rival_money,
+                "accuracy": 100 * one.accuracy,
+                "text": f"{100 * one.share.mean:.0f} % of the money",
+            }
+    return None
 
 
 # buffers
@@ -214,49 +238,49 @@ class Heat:
 
 
 def heat(policy: str, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> Heat:
-    """Return the heat map of a policy from the samples that clients hold, (runs,
-    rounds, clients), and their buffers.
+    """Return the heat map of a policy.
+
+    `held` are the samples that clients hold, (runs, rounds, clients), and `buffers`
+    the places that they have.
     """
-    (clients, labels), (rounds, _) = map(neighbours, held.shape[:0:-1], CELLS)
-    room, means_held = (
-        _averaged(buffers.astype(np.float64), clients),
-        held.mean(axis=0).T,
-    )
-    means_held = _averaged(_averaged(means_held, clients).T, rounds).T
-    ratio = np.divide(
-        means_held,
-        room[:, None],
-        out=np.full_like(means_held, np.nan),
-        where=room[:, None] > 0,
-    )
+    _, all_rounds, all_clients = held.shape
+    clients, labels = neighbours(all_clients, CELLS[0])
+    rounds, _ = neighbours(all_rounds, CELLS[1])
+    room = _averaged(buffers.astype(np.float64), clients)
+    by_client = _averaged(held.mean(axis=0).T, clients)
+    mean = _averaged(by_client.T, rounds).T
+
+    ratio = np.full_like(mean, np.nan)
+    np.divide(mean, room[:, None], out=ratio, where=room[:, None] > 0)
     return Heat(
-        policy,
-        labels,
-        rounded(room),
-        (rounds + 1).tolist(),
-        held.shape[1],
-        rounded(ratio, 4),
+        policy=policy,
+        clients=labels,
+        buffers=rounded(room),
+        t=(rounds + 1).tolist(),
+        last=all_rounds,
+        ratio=rounded(ratio, 4),
     )
 
 
 def neighbours(size: int, most: int) -> tuple[NDArray[np.int64], list[str]]:
-    """Split `size` indices into at most `most` groups of neighbours; return the first
-    index and the label of each group.
+    """Split `size` indices into at most `most` groups of neighbours.
+
+    The result is the first index and the label of each group.
 
     >>> neighbours(5, 2)
     (array([0, 2]), ['0–1', '2–4'])
     """
-    starts = np.unique(
-        np.linspace(0, size, min(size, most), endpoint=False).astype(np.int64)
-    )
-    ends = [*starts[1:].tolist(), size]
-    return starts, [
-        str(a) if a == b - 1 else f"{a}–{b - 1}"
-        for a, b in zip(starts.tolist(), ends, strict=True)
-    ]
+    spaced = np.linspace(0, size, min(size, most), endpoint=False)
+    starts = np.unique(spaced.astype(np.int64))
+    labels = []
+    for first, after in pairwise([*starts.tolist(), size]):
+        last = after - 1
+        labels.append(str(first) if first == last else f"{first}–{last}")
+    return starts, labels
 
 
 def _averaged(values: Floats, starts: NDArray[np.int64]) -> Floats:
+    """Return the means of groups of neighbours along the first axis."""
     sizes = np.diff(np.append(starts, len(values)))
     sums: Floats = np.add.reduceat(values, starts, axis=0)
     return sums / sizes.reshape(-1, *[1] * (values.ndim - 1))

@@ -22,8 +22,9 @@ BROAD = 10_000
 
 @dataclass(frozen=True)
 class StackedTable:
-    """A table that is split into several if it is too wide: they stand below each
-    other, each with the first column.
+    """A table that is split into several, one below the other, if it is too wide.
+
+    Each of them has the first column.
     """
 
     title: str
@@ -36,45 +37,47 @@ class StackedTable:
         left = list(range(1, len(self.columns)))
         title = self.title
         while True:
-            taken = len(left)
-            broad = options.update_width(
-                BROAD
-            )  # to measure the chosen columns without shortening them
-            while (
-                taken > 1
-                and console.measure(self._of(left[:taken], ""), options=broad).maximum
-                > options.max_width
-            ):
-                taken -= 1
+            taken = self._fitting(left, console, options)
             yield self._of(left[:taken], title)
             left, title = left[taken:], ""
             if not left:
                 return
 
+    def _fitting(
+        self, left: Sequence[int], console: Console, options: ConsoleOptions
+    ) -> int:
+        """Return how many of the columns fit beside the first one, at least one."""
+        # chosen columns are measured without shortening them
+        broad = options.update_width(BROAD)
+        for taken in range(len(left), 1, -1):
+            table = self._of(left[:taken], "")
+            if console.measure(table, options=broad).maximum <= options.max_width:
+                return taken
+        return 1
+
     def _of(self, chosen: Sequence[int], title: str) -> Table:
         """Return a table of the first column and the chosen ones."""
-        style = {
-            "title_justify": "left",
-            "header_style": "bold",
-            "box": SIMPLE_HEAD,
-            "min_width": min(len(title), 100),
-        }
         table = Table(
             title=plain_text(title) if title else None,
+            title_justify="left",
             show_header=any(self.columns),
-            **style,
-        )  # type: ignore[arg-type]
-        for i in (0, *chosen):
-            right = "right" if i and self.columns[i] else "left"
-            table.add_column(plain_text(self.columns[i]), justify=right, no_wrap=i == 0)  # type: ignore[arg-type]
+            header_style="bold",
+            box=SIMPLE_HEAD,
+            min_width=min(len(title), 100),
+        )
+        table.add_column(plain_text(self.columns[0]), no_wrap=True)
+        for i in chosen:
+            name = self.columns[i]
+            table.add_column(plain_text(name), justify="right" if name else "left")
         for line in self.lines:
             table.add_row(*(plain_text(line[i]) for i in (0, *chosen)))
         return table
 
 
 def plain_text(text: str) -> Text:
-    """Return a text in which markup and control characters have no effect: names from
-    recipes and run folders may hold them.
+    """Return a text in which markup and control characters have no effect.
+
+    Names from recipes and run folders may hold them.
     """
     return Text("\n".join(map(printable, text.split("\n"))))
 
@@ -100,11 +103,9 @@ class Displayed(ABC):
         return console
 
     def __repr__(self) -> str:
-        return "\n".join(
-            line.rstrip() for line in self._printed().export_text().splitlines()
-        ).strip("\n")
+        lines = self._printed().export_text().splitlines()
+        return "\n".join(map(str.rstrip, lines)).strip("\n")
 
     def _repr_html_(self) -> str:
-        return self._printed().export_html(
-            inline_styles=True, code_format="<pre style='line-height:1.25'>{code}</pre>"
-        )
+        form = "<pre style='line-height:1.25'>{code}</pre>"
+        return self._printed().export_html(inline_styles=True, code_format=form)

@@ -16,33 +16,32 @@ DASH = "–"
 
 
 def number(value: float | None) -> str:
-    """Return a number as text, with 4 significant digits below 1000 and no decimals
-    from 1000 on.
-    >>> number(1234.5), number(55.1234), number(-0.5), number(float("inf")), number(None)
-    ('1,234', '55.12', '−0.5', '∞', '–')
+    """Return a number with 4 significant digits, from 1000 on without decimals.
+
+    >>> number(1234.5), number(55.1234), number(-math.inf), number(None)
+    ('1,234', '55.12', '−∞', '–')
     """
     if value is None or math.isnan(value):
         return DASH
-    if math.isinf(value):
-        return "∞" if value > 0 else "−∞"
-    return _minus(f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}")
+    text = f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.4g}"
+    return _minus(text.replace("inf", "∞"))
 
 
 def money(value: float | None) -> str:
     """Return an amount of money as text, without its currency.
+
     >>> money(1234.567), money(0.0012345), money(0.0), money(None)
     ('1,234.57', '0.0012', '0.00', '–')
     """
-    small = value is not None and 0 < abs(value) < 0.01
-    return (
-        DASH
-        if value is None or math.isnan(value)
-        else _minus(f"{value:.2g}" if small else f"{value:,.2f}")
-    )
+    if value is None or math.isnan(value):
+        return DASH
+    small = 0 < abs(value) < 0.01
+    return _minus(f"{value:.2g}" if small else f"{value:,.2f}")
 
 
 def money_in(unit: str, value: float | None) -> str:
     """Return an amount of money as text, with its currency before it.
+
     >>> money_in("$", 1234.5), money_in("", 5.5), money_in("$", None)
     ('$ 1,234.50', '5.50', '–')
     """
@@ -51,6 +50,7 @@ def money_in(unit: str, value: float | None) -> str:
 
 def signed(value: int | None) -> str:
     """Return a whole number as text, always with its sign.
+
     >>> signed(2), signed(0), signed(-3), signed(None)
     ('+2', '+0', '−3', '–')
     """
@@ -63,16 +63,13 @@ def percent(share: float | None, digits: int = 0) -> str:
     >>> percent(0.85), percent(1.4821, 1), percent(None)
     ('85 %', '148.2 %', '–')
     """
-    return (
-        DASH
-        if share is None or math.isnan(share)
-        else _minus(f"{100 * share:,.{digits}f} %")
-    )
+    if share is None or math.isnan(share):
+        return DASH
+    return _minus(f"{100 * share:,.{digits}f} %")
 
 
 def accuracy(value: Estimate | None, digits: int = 1) -> str:
-    """Return an accuracy as text in percent, with half the width of its interval if it
-    has one.
+    """Return an accuracy in percent, with half the width of its interval if it has one.
 
     >>> accuracy(Estimate(0.7, 0.4, 1.0, 2)), accuracy(Estimate(0.3)), accuracy(None)
     ('70.0 ± 30.0 %', '30.0 %', '–')
@@ -82,29 +79,35 @@ def accuracy(value: Estimate | None, digits: int = 1) -> str:
 
 def plus_minus(value: Estimate, digits: int = 1, signs: bool = False) -> str:
     """Return an estimate as text, with half the width of its interval if it has one.
+
     >>> plus_minus(Estimate(1.25, 0.75, 1.75, 3), 2, signs=True)
     '+1.25 ± 0.50'
     """
-    half = "" if value.half is None else f" ± {value.half:.{digits}f}"
-    return _minus(f"{value.mean:{'+' if signs else ''}.{digits}f}") + half
+    sign = "+" if signs else ""
+    text = _minus(f"{value.mean:{sign}.{digits}f}")
+    if value.half is None:
+        return text
+    return f"{text} ± {value.half:.{digits}f}"
 
 
 def interval(value: Estimate | None, digits: int = 1, signs: bool = False) -> str:
     """Return an estimate as text, with its interval in parentheses if it has one.
+
     >>> interval(Estimate(3.14, 2.0, 4.0, 5)), interval(Estimate(3.0), signs=True)
     ('3.1 (2.0 … 4.0)', '+3.0')
     """
     if value is None:
         return DASH
-    sign = "+" if signs else ""
-    text = f"{value.mean:{sign}z.{digits}f}"
+    form = f"{'+' if signs else ''}z.{digits}f"
+    text = format(value.mean, form)
     if value.low is not None and value.high is not None:
-        text += f" ({value.low:{sign}z.{digits}f} … {value.high:{sign}z.{digits}f})"
+        text += f" ({value.low:{form}} … {value.high:{form}})"
     return _minus(text)
 
 
 def counted(count: int, thing: str) -> str:
     """Return a count and its noun, in the plural unless the count is 1.
+
     >>> counted(1, "seed"), counted(3, "seed")
     ('1 seed', '3 seeds')
     """
@@ -113,10 +116,13 @@ def counted(count: int, thing: str) -> str:
 
 def listed(names: list[str]) -> str:
     """Return names joined by commas, with "and" before the last.
+
     >>> listed(["a", "b", "c"]), listed(["a"])
     ('a, b and c', 'a')
     """
-    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names)
+    if len(names) < 2:
+        return "".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 Row = TypeVar("Row")
@@ -155,35 +161,41 @@ number is written
 
 
 def prices_text(table: Any) -> str:
-    """Describe a `[prices]` table of a recipe in a few words. Nested tables come last,
-    as they do in TOML files.
+    """Describe a `[prices]` table of a recipe in a few words.
 
-    >>> prices_text({"kind": "switches", "levels": [10.0, 1.0], "lengths": [50, 50], "repeat": False})
-    'switches, levels 10/1, lengths 50/50'
+    Nested tables come last, as they do in TOML files.
+
+    >>> prices_text({"kind": "switches", "levels": [10.0, 1.0], "repeat": False})
+    'switches, levels 10/1'
     >>> prices_text({"kind": "ercot", "scale": 0.1, "points": ["HB_WEST"] * 15})
     'ercot, scale 0.1, 15 points'
-    >>> prices_text({"kind": "per-client", "common": {"kind": "uniform", "low": 1.0, "high": 2.0}, "noise": 0.2})
-    'per-client, noise 0.2, common (uniform, low 1, high 2)'
+    >>> prices_text({"kind": "per-client", "common": {"kind": "brent"}, "noise": 0.2})
+    'per-client, noise 0.2, common (brent)'
     """
     if not isinstance(table, Mapping):
         return ""
-    parts = [str(table.get("kind", ""))]
-    for key, value in sorted(
-        table.items(), key=lambda each: isinstance(each[1], Mapping)
-    ):
+    parts, nested = [str(table.get("kind", ""))], []
+    for key, value in table.items():
         if isinstance(value, Mapping):
-            parts.append(f"{key} ({prices_text(value)})")
-        elif isinstance(value, list) and not any(
-            isinstance(each, list | Mapping) for each in value
-        ):  # flat lists only
-            parts.append(
-                f"{key} {'/'.join(map(_value, value))}"
-                if len(value) <= SHORT
-                else f"{len(value)} {key}"
-            )
-        elif key != "kind" and value is not False and not isinstance(value, list):
-            parts.append(str(key) if value is True else f"{key} {_value(value)}")
-    return shown(", ".join(parts), 200)
+            nested.append(f"{key} ({prices_text(value)})")
+        elif key != "kind" or isinstance(value, list):
+            parts.append(_setting(key, value))
+    return shown(", ".join(filter(None, parts + nested)), 200)
+
+
+def _setting(key: str, value: Any) -> str:
+    """Describe one setting; false ones and nested lists are left out."""
+    if value is True:
+        return key
+    if value is False:
+        return ""
+    if not isinstance(value, list):
+        return f"{key} {_value(value)}"
+    if any(isinstance(each, list | Mapping) for each in value):
+        return ""
+    if len(value) > SHORT:
+        return f"{len(value)} {key}"
+    return f"{key} {'/'.join(map(_value, value))}"
 
 
 def _value(value: Any) -> str:
@@ -191,18 +203,16 @@ def _value(value: Any) -> str:
 
 
 def unit_of(config: Mapping[str, Any]) -> str:
-    """Return the currency of a recipe's settings: the one it states, or that of its
-    recorded prices, or an empty text.
+    """Return the currency that a recipe states, or that of its recorded prices.
 
-    >>> unit_of({"prices": {"kind": "brent"}}), unit_of({"prices": {"kind": "uniform"}}), unit_of({})
-    ('$', '', '')
+    >>> unit_of({"prices": {"kind": "brent"}}), unit_of({})
+    ('$', '')
     >>> unit_of({"system": {"currency": "€"}, "prices": {"kind": "brent"}})
     '€'
     """
-    system, prices = (
-        own if isinstance(own, Mapping) else {}
-        for own in (config.get("system"), config.get("prices"))
-    )
-    kind = prices.get("kind")
-    recorded = KINDS[kind].unit if isinstance(kind, str) and kind in KINDS else ""
-    return shown(system.get("currency") or recorded, CURRENCY)
+    system, prices = config.get("system"), config.get("prices")
+    if isinstance(system, Mapping) and system.get("currency"):
+        return shown(system["currency"], CURRENCY)
+    kind = prices.get("kind") if isinstance(prices, Mapping) else None
+    recorded = KINDS.get(kind) if isinstance(kind, str) else None
+    return shown(recorded.unit if recorded else "", CURRENCY)

@@ -19,50 +19,48 @@ def rankable(found: Sequence[Runs]) -> list[Runs]:
 
 
 def best_within_limits(found: Sequence[Runs]) -> Runs | None:
-    """Return the policy with the best mean accuracy among those that kept both limits
-    in every run; None if none did.
+    """Return the policy with the best mean accuracy that kept both limits in every run.
+
+    It is None if no policy did.
     """
-    return max(
-        (one for one in rankable(found) if not one.broken),
-        key=lambda one: one.best.mean(),
-        default=None,
-    )
+    kept = [one for one in rankable(found) if not one.broken]
+    return max(kept, key=lambda one: one.best.mean(), default=None)
 
 
 def best_place(
     found: Sequence[Runs],
 ) -> tuple[Runs | None, dict[str, Difference | None]]:
-    """Return the best policy within the limits, and its lead over each other policy
-    that kept them, by label, with p after Holm's correction; a lead is None if the two
-    cannot be compared."""
+    """Return the best policy within the limits, and its lead over each other policy.
+
+    The leads are those over the policies that kept their limits, by label, with p after
+    Holm's correction. A lead is None if the two cannot be compared.
+    """
     best = best_within_limits(found)
-    others = (
-        [one for one in rankable(found) if one is not best and not one.broken]
-        if best
-        else []
-    )
-    apart = {one.label: gaps(best, one) for one in others} if best else {}
-    return best, holm(
-        {name: student(gap) if gap.size else None for name, gap in apart.items()}
-    )
+    if best is None:
+        return None, {}
+    leads: dict[str, Difference | None] = {}
+    for one in rankable(found):
+        if one.label != best.label and not one.broken:
+            apart = gaps(best, one)
+            leads[one.label] = student(apart) if apart.size else None
+    return best, holm(leads)
 
 
 Name = TypeVar("Name", bound=Hashable)
 
 
 def holm(against: Mapping[Name, Difference | None]) -> dict[Name, Difference | None]:
-    """Correct the p of m tests (Holm 1979): multiply the k-th smallest by m − k + 1,
-    and keep it at least the one before.
+    """Correct the p of m tests (Holm 1979).
+
+    The k-th smallest is multiplied by m − k + 1, and is at least the one before.
     """
-    tested = sorted(
-        (gap.p, place, name)
-        for place, (name, gap) in enumerate(against.items())
-        if gap and gap.p is not None
-    )
+    known = {name: gap for name, gap in against.items() if gap and gap.p is not None}
     corrected, least = dict(against), 0.0
-    for k, (p, _, name) in enumerate(tested):
-        least = max(least, min(1.0, (len(tested) - k) * p))
-        corrected[name] = replace(against[name], p=least)  # type: ignore[type-var]
+    ordered = sorted(known.items(), key=lambda each: each[1].p or 0.0)
+    for k, (name, gap) in enumerate(ordered):
+        p = (len(ordered) - k) * (gap.p or 0.0)
+        least = max(least, min(1.0, p))
+        corrected[name] = replace(gap, p=least)
     return corrected
 
 
@@ -70,51 +68,41 @@ def holm(against: Mapping[Name, Difference | None]) -> dict[Name, Difference | N
 
 
 def conclusion(found: Sequence[Runs]) -> str:
-    """Return a conclusion of a sentence or two for each data set and budget; empty if
-    no round is complete.
+    """Return a sentence or two for each data set and budget.
+
+    It is empty if no round is complete.
     """
-    by_data, by_budget = (
-        len({getattr(one, key) for one in found}) > 1 for key in ("data", "budget")
-    )
+    several_data = len({one.data for one in found}) > 1
+    several_budgets = len({one.budget for one in found}) > 1
     sentences = []
-    for (data, budget), own in grouped(
-        found, lambda one: (one.data, one.budget)
-    ).items():
-        name = ", ".join(
-            [str(data)] * by_data + [f"budget {money(budget)}"] * by_budget
-        )
-        sentences += [
-            f"{name}: {text}" if name else text for text in [_conclusion(own)] if text
-        ]
-    return " ".join(sentences)
+    by_offer = grouped(found, lambda one: (one.data, one.budget))
+    for (data, budget), own in by_offer.items():
+        names = [str(data)] if several_data else []
+        if several_budgets:
+            names.append(f"budget {money(budget)}")
+        text = _conclusion(own)
+        if text and names:
+            text = f"{', '.join(names)}: {text}"
+        sentences.append(text)
+    return " ".join(filter(None, sentences))
 
 
 def _conclusion(found: Sequence[Runs]) -> str:
+    """Return the sentences on runs that share data and budget."""
     played = [one for one in found if one.complete]
     ranked = [one for one in played if not one.reference]
     if not ranked:
         return ""
-    so_far = ""
-    if not all(one.finished for one in played):
-        some = (
-            ""
-            if all(one.begun.all() for one in played)
-            else ", before all runs have begun"
-        )
-        so_far = (
-            f"So far, in {min(one.complete for one in played)} of"
-            f" {max(one.rounds for one in played)} rounds{some}: "
-        )
-    sentences = [so_far + _best(ranked)]
-    broken = grouped(ranked, lambda one: one.broken)
-    named = [
+
+    sentences = [_so_far(played) + _best(ranked)]
+    broken = [
         f"{listed([one.label for one in own])} ({which})"
-        for which, own in broken.items()
+        for which, own in grouped(ranked, lambda one: one.broken).items()
         if which
     ]
-    sentences += [
-        f"Not ranked, because a limit was broken: {'; '.join(named)}. {HELD}"
-    ] * bool(named)
+    if broken:
+        named = "; ".join(broken)
+        sentences.append(f"Not ranked, because a limit was broken: {named}. {HELD}")
     if any(one.peak_excess is None for one in ranked):
         sentences.append(
             "What each client held was not recorded, so of memory nothing is known."
@@ -122,42 +110,45 @@ def _conclusion(found: Sequence[Runs]) -> str:
     return " ".join(sentences)
 
 
+def _so_far(played: Sequence[Runs]) -> str:
+    """Return how far the runs are; nothing if all are finished."""
+    if all(one.finished for one in played):
+        return ""
+    least = min(one.complete for one in played)
+    rounds = max(one.rounds for one in played)
+    begun = all(one.begun.all() for one in played)
+    some = "" if begun else ", before all runs have begun"
+    return f"So far, in {least} of {rounds} rounds{some}: "
+
+
 def _best(ranked: Sequence[Runs]) -> str:
-    (best, against), kept = (
-        best_place(ranked),
-        [one.label for one in ranked if not one.broken],
-    )
+    """Return a sentence on the best policy, and whether it is distinguishable."""
+    best, leads = best_place(ranked)
+    kept = [one.label for one in ranked if not one.broken]
+    if best is None and not kept:
+        return "Nobody kept both limits in every run."
     if best is None:
-        return (
-            f"{listed(kept)} kept both limits, no accuracy is known."
-            if kept
-            else "Nobody kept both limits in every run."
-        )
+        return f"{listed(kept)} kept both limits, no accuracy is known."
+
     named = {
         one.label: f"{one.label} ({accuracy(estimate(one.best))})"
         for one in ranked
         if one.best.size
     }
     first = f"Best test accuracy within the limits: {named[best.label]}"
-    if not against:
-        others = (
-            ", the only one that kept both limits in every run"
-            if len(kept) == 1 < len(ranked)
-            else ""
-        )
-        return f"{first}{others}."
-    level = [
-        named[name]
-        for name, gap in against.items()
-        if gap is None or gap.p is None or gap.p > 1 - DECIDED
-    ]
+    if not leads and len(kept) == 1 < len(ranked):
+        return f"{first}, the only one that kept both limits in every run."
+    if not leads:
+        return f"{first}."
+
+    behind = {name: gap for name, gap in leads.items() if gap and _is_decided(gap)}
+    level = [named[name] for name in leads if name not in behind]
     if level:
         return f"{first}, not distinguishable from {listed(level)}."
-    nearest, gap = min(
-        ((name, gap) for name, gap in against.items() if gap),
-        key=lambda each: each[1].mean,
-    )
-    return (
-        f"{first}, {plus_minus(gap.scaled(100), 1, signs=True)} points ahead of"
-        f" {nearest}, seed by seed."
-    )
+    nearest = min(behind, key=lambda name: behind[name].mean)
+    points = plus_minus(behind[nearest].scaled(100), 1, signs=True)
+    return f"{first}, {points} points ahead of {nearest}, seed by seed."
+
+
+def _is_decided(gap: Difference) -> bool:
+    return gap.p is not None and gap.p <= 1 - DECIDED

@@ -277,9 +277,10 @@ class ReplayResult(Displayed):
             "as_many_": self.for_as_many,
         }
         for prefix, bought in replays.items():
-            known = bought is not None
-            columns[f"{prefix}bought"] = bought.sum(axis=-1) if known else None
-            columns[f"{prefix}paid"] = own.paid(bought) if known else None
+            columns[f"{prefix}bought"] = columns[f"{prefix}paid"] = None
+            if bought is not None:
+                columns[f"{prefix}bought"] = bought.sum(axis=-1)
+                columns[f"{prefix}paid"] = own.paid(bought)
         return pl.DataFrame(columns)
 
     @property
@@ -597,9 +598,9 @@ def shadow(
 ) -> ShadowResult:
     """Return what a recipe's policy would buy at the prices of a pipeline.
 
-    Nothing is bought. A decision depends on the price of its round and the prices before it. So a file
-    that grows by a line each round can be passed again: earlier decisions stay the
-    same, and the last row is the decision for the newest round.
+    Nothing is bought. A decision depends on the price of its round and the prices
+    before it. So a file that grows by a line each round can be passed again: earlier
+    decisions stay the same, and the last row is the decision for the newest round.
 
     Parameters
     ----------

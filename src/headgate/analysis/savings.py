@@ -23,7 +23,8 @@ from headgate.errors import DataError
 Row = Mapping[str, Any]
 """a row of a comparison: one policy at one budget"""
 RESAMPLES = 4000
-ROUNDING = 1e-12
+EQUAL = 1e-12
+"""the difference below which two accuracies count as equal"""
 UNKNOWN = "not known"
 WIDE = 0.6
 """the widest interval, as a share of the rival's money, with which a saving is still
@@ -33,7 +34,31 @@ reported
 
 @dataclass(frozen=True)
 class Saving:
-    """What a policy needs to reach the accuracy that a rival has at one budget."""
+    """What a policy needs to reach the accuracy that a rival has at one budget.
+
+    Parameters
+    ----------
+    policy, rival : str
+        The names of both policies.
+    measure : str
+        Which accuracy of a run is meant.
+    prices : str
+        A short description of the prices.
+    unit : str
+        The currency, if it is known.
+    budget : float
+        The rival's budget per round.
+    accuracy : float
+        The rival's accuracy at this budget.
+    rival_money : float
+        The money that the rival really spends per round at this budget.
+    money : Estimate or None
+        The money that the policy needs per round for the same accuracy, with its 95 %
+        interval; None if it is unknown.
+    ends : tuple of float
+        The bounds of the needed money: from 0 if it is below the least budget, to
+        infinity if no budget may suffice.
+    """
 
     policy: str
     rival: str
@@ -41,19 +66,10 @@ class Saving:
     prices: str
     unit: str
     budget: float
-    """the rival's budget per round"""
     accuracy: float
-    """the rival's accuracy at this budget"""
     rival_money: float
-    """the money that the rival really spends per round at this budget"""
     money: Estimate | None
-    """the money that the policy needs per round for the same accuracy, with its 95 %
-    interval; None if it is unknown
-    """
     ends: tuple[float, float]
-    """the bounds of the needed money: from 0 if it is below the least budget, to
-    infinity if no budget may suffice
-    """
 
     @property
     def share(self) -> Estimate | None:
@@ -63,61 +79,61 @@ class Saving:
 
 @dataclass(frozen=True)
 class Frontier:
-    """A policy's mean accuracy as a monotone function of the money that it really
-    spends.
+    """A policy's mean accuracy as a monotone function of the money that it spends.
+
+    Parameters
+    ----------
+    money : array
+        Mean money really spent per round over the seeds, ascending, (budgets,).
+    by_seed : array
+        Accuracies, (seeds, budgets).
     """
 
     money: Floats
-    """mean money spent per round over the seeds, ascending, (budgets,)"""
     by_seed: Floats
-    """accuracies, (seeds, budgets)"""
 
     def accuracy(self, weights: Floats) -> Floats:
-        """Return the mean accuracy at each budget, (resamples, budgets); `weights` of
-        the seeds are (resamples, seeds).
+        """Return the mean accuracy at each budget, (resamples, budgets).
 
-        Isotonic regression makes it monotone: each value is the maximum over first
-        budgets up to it of the minimum over last budgets from it of the mean between
-        them."""
-        means, count = weights @ self.by_seed, self.money.size
-        sums = np.concatenate(
-            [np.zeros((len(means), 1)), means.cumsum(axis=-1)], axis=-1
-        )
-        between = np.full((len(means), count, count), np.inf)
+        `weights` of the seeds are (resamples, seeds). Isotonic regression makes the
+        mean monotone: each value is the maximum over first budgets up to it of the
+        minimum over last budgets from it of the mean between them.
+        """
+        means = weights @ self.by_seed
+        resamples, count = means.shape
+        sums = np.zeros((resamples, count + 1))
+        sums[:, 1:] = means.cumsum(axis=-1)
+
+        between = np.full((resamples, count, count), np.inf)
         for first in range(count):
             for last in range(first, count):
-                between[:, first, last] = (sums[:, last + 1] - sums[:, first]) / (
-                    last + 1 - first
-                )
+                total = sums[:, last + 1] - sums[:, first]
+                between[:, first, last] = total / (last + 1 - first)
         lowest = np.minimum.accumulate(between[:, :, ::-1], axis=-1)[:, :, ::-1]
-        return np.stack(
-            [lowest[:, : at + 1, at].max(axis=-1) for at in range(count)], axis=-1
-        )
+        monotone = [lowest[:, : at + 1, at].max(axis=-1) for at in range(count)]
+        return np.stack(monotone, axis=-1)
 
     def money_for(self, wanted: Floats, curve: Floats) -> Floats:
-        """Return the least money that reaches the accuracy `wanted`, (resamples,),
-        interpolated in the logarithm of money.
+        """Return the least money that reaches the accuracy `wanted`, (resamples,).
 
-        `curve` is the result of `accuracy`. The money is 0 if `wanted` is below the
-        accuracy of the least budget, and infinite if no budget reaches it.
+        It is interpolated in the logarithm of money. `curve` is the result of
+        `accuracy`. The money is 0 if `wanted` is below the accuracy of the least
+        budget, and infinite if no budget reaches it.
         """
+        # the curve never falls, so this counts the budgets that do not suffice
+        after = (curve < wanted[:, None] - EQUAL).sum(axis=-1)
+        last = self.money.size - 1
+        there, here = np.minimum(after, last), np.maximum(after - 1, 0)
+        resamples = np.arange(len(curve))
+        low, high = curve[resamples, here], curve[resamples, there]
+
+        part = np.ones_like(low)
+        np.divide(wanted - low, high - low, out=part, where=high > low)
         money = np.log(self.money)
-        after = (curve < wanted[:, None] - ROUNDING).sum(
-            axis=-1
-        )  # the curve never falls
-        there, here = np.minimum(after, money.size - 1), np.maximum(after - 1, 0)
-        low, high = (
-            np.take_along_axis(curve, at[:, None], axis=-1)[:, 0]
-            for at in (here, there)
-        )
-        part = np.divide(
-            wanted - low, high - low, out=np.ones_like(low), where=high > low
-        )
         found = np.exp(money[here] + part * (money[there] - money[here]))
-        at_least = np.where(wanted >= curve[:, 0] - ROUNDING, self.money[0], 0.0)
-        return np.where(
-            after == 0, at_least, np.where(after == money.size, np.inf, found)
-        )
+        found[after > last] = np.inf
+        least = np.where(wanted >= curve[:, 0] - EQUAL, self.money[0], 0.0)
+        return np.where(after == 0, least, found)
 
 
 def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], int]:
@@ -200,8 +216,9 @@ def _savings_at_price(own: Sequence[Row], rival: str, measure: str) -> list[Savi
 def money_for(
     rows: Sequence[Row], accuracy: float, measure: str = "last"
 ) -> dict[str, Estimate | None]:
-    """Return the money per round that each policy needs for a mean accuracy; None if
-    the budgets do not determine it.
+    """Return the money per round that each policy needs for a mean accuracy.
+
+    It is None if the budgets do not determine it.
     """
     curves, seeds = frontiers(rows, measure)
     weights = _weights(seeds) if seeds else np.empty((0, 0))
@@ -213,16 +230,19 @@ def money_for(
 
 
 def paired(one: Row, other: Row, key: str, scale: float = 100.0) -> Difference:
-    """Return one policy's value minus the other's over their common seeds, times
-    `scale` (by default percentage points).
+    """Return one policy's value minus the other's over their common seeds.
+
+    It is multiplied by `scale`, by default to percentage points.
     """
-    ours, theirs = (_by_seed(row, key) for row in (one, other))
-    both = [
-        seed for seed in ours if ours[seed] is not None and theirs.get(seed) is not None
+    ours, theirs = _by_seed(one, key), _by_seed(other, key)
+    gaps = [
+        ours[seed] - theirs[seed]
+        for seed in ours
+        if ours[seed] is not None and theirs.get(seed) is not None
     ]
-    if not both:
+    if not gaps:
         raise DataError(f"{one['policy']} and {other['policy']} have no seed in common")
-    return student(scale * np.array([ours[seed] - theirs[seed] for seed in both]))
+    return student(scale * np.array(gaps))
 
 
 def _by_seed(row: Row, key: str) -> dict[int, Any]:
@@ -230,12 +250,12 @@ def _by_seed(row: Row, key: str) -> dict[int, Any]:
 
 
 def _weights(seeds: int) -> Floats:
-    """Return the weights of the seeds, (1 + resamples, seeds): equal in the first row,
-    then by how often each was drawn.
+    """Return the weights of the seeds, (1 + resamples, seeds).
+
+    They are equal in the first row; in the others they count how often each is drawn.
     """
-    drawn = np.random.default_rng(0).multinomial(
-        seeds, np.full(seeds, 1 / seeds), RESAMPLES
-    )
+    chances = np.full(seeds, 1 / seeds)
+    drawn = np.random.default_rng(0).multinomial(seeds, chances, RESAMPLES)
     return np.concatenate([np.ones((1, seeds)), drawn]) / seeds
 
 
@@ -246,8 +266,9 @@ def _needed(
     seeds: int,
     beside: float | None,
 ) -> tuple[Estimate | None, tuple[float, float]]:
-    """Return the money, None if unknown or too uncertain, and its bounds; `beside` is
-    the rival's money or None.
+    """Return the money, None if unknown or too uncertain, and its bounds.
+
+    `beside` is the rival's money or None.
     """
     needs = curve.money_for(wanted, accuracies)
     least, need = float(curve.money[0]), float(needs[0])
@@ -292,8 +313,9 @@ def expanded_tail(seeds: int) -> float:
 
 
 def chosen_budget(found: Sequence[Saving], budget: float | None = None) -> list[Saving]:
-    """Return the savings at this budget of the rival, or else at the middle one of the
-    budgets with the most known savings.
+    """Return the savings at this budget of the rival, or at one that tells the most.
+
+    This is the middle one of the budgets with the most known savings.
     """
     by_budget = grouped(found, lambda one: one.budget)
     if budget in by_budget:
@@ -308,72 +330,62 @@ def chosen_budget(found: Sequence[Saving], budget: float | None = None) -> list[
 
 def amount(unit: str, value: float) -> str:
     """Return an amount of money as text, with the decimals that its size needs.
+
     >>> amount("", 9.41), amount("$", 0.00123), amount("", 549.0)
     ('9.4', '$ 0.0012', '549')
     """
-    digits = (
-        0
-        if value >= 100
-        else 1
-        if value >= 1
-        else 1 - math.floor(math.log10(value))
-        if value > 0
-        else 0
-    )
+    digits = 0
+    if 0 < value < 1:
+        digits = 1 - math.floor(math.log10(value))
+    elif 1 <= value < 100:
+        digits = 1
     return f"{unit} {value:,.{digits}f}".strip()
 
 
 def sentence(found: Sequence[Saving]) -> str:
-    """Return one sentence on what each policy needs for the rival's accuracy; empty if
-    there are no savings.
+    """Return one sentence on what each policy needs for the rival's accuracy.
+
+    It is empty if there are no savings.
     """
     if not found:
         return ""
     first = found[0]
-    called = {"constant": "constant admission"}.get(first.rival, first.rival)
-    reached = (
-        f"{called} reaches {percent(first.accuracy, 1)} for"
-        f" {amount(first.unit, first.rival_money)} a round"
-    )
-    needs = []
-    for one in found:
-        money, share = needed(one)
-        known = one.ends[1] < math.inf
-        needs.append(
-            f"{one.policy} needs {money}, {share} of it"
-            if known
-            else f"for {one.policy} that is {UNKNOWN}"
-        )
-    return f"{reached}; {listed(needs)}."
+    called = "constant admission" if first.rival == "constant" else first.rival
+    accuracy = percent(first.accuracy, 1)
+    money = amount(first.unit, first.rival_money)
+    needs = listed([_need(one) for one in found])
+    return f"{called} reaches {accuracy} for {money} a round; {needs}."
+
+
+def _need(one: Saving) -> str:
+    if one.ends[1] == math.inf:
+        return f"for {one.policy} that is {UNKNOWN}"
+    money, share = needed(one)
+    return f"{one.policy} needs {money}, {share} of it"
 
 
 def needed(one: Saving) -> tuple[str, str]:
-    """Return the money, and its share of the rival's money with the 95 % interval, as
-    text.
+    """Return the money, and its share of the rival's money, as text.
 
-    >>> needed(Saving("a", "b", "last", "", "$", 20.0, 0.85, 20.0, Estimate(9.4, 8.4, 11.0), (8.4, 11.0)))
-    ('$ 9.4', '47 (42 … 55) %')
-    >>> needed(Saving("a", "b", "last", "", "", 20.0, 0.85, 20.0, None, (0.0, 5.0)))
-    ('less than 5.0', 'less than 25 %')
-    >>> needed(Saving("a", "b", "last", "", "", 20.0, 0.85, 20.0, None, (8.0, math.inf)))
+    A share has its 95 % interval.
+
+    >>> from dataclasses import replace
+    >>> ends = (8.0, math.inf)
+    >>> found = Saving("a", "b", "last", "", "", 20.0, 0.85, 20.0, None, ends)
+    >>> needed(found)
     ('not known', 'at least 40 %')
+    >>> needed(replace(found, ends=(0.0, 5.0)))
+    ('less than 5.0', 'less than 25 %')
+    >>> needed(replace(found, money=Estimate(9.4, 8.4, 11.0), unit="$"))
+    ('$ 9.4', '47 (42 … 55) %')
     """
-    low, high = (end / one.rival_money for end in one.ends)
     if one.money is not None and one.share is not None:
-        return (
-            amount(one.unit, one.money.mean),
-            f"{interval(one.share.scaled(100), 0)} %",
-        )
-    if low == 0 and high < math.inf:
-        return (
-            f"less than {amount(one.unit, one.ends[1])}",
-            f"less than {percent(high)}",
-        )
-    return (
-        UNKNOWN,
-        (
-            f"at least {percent(low)}"
-            if high == math.inf
-            else f"{100 * low:.0f} … {percent(high)}"
-        ),
-    )
+        share = f"{interval(one.share.scaled(100), 0)} %"
+        return amount(one.unit, one.money.mean), share
+    low, high = (end / one.rival_money for end in one.ends)
+    if high == math.inf:
+        return UNKNOWN, f"at least {percent(low)}"
+    if low == 0:
+        most = amount(one.unit, one.ends[1])
+        return f"less than {most}", f"less than {percent(high)}"
+    return UNKNOWN, f"{100 * low:.0f} … {percent(high)}"

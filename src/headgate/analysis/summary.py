@@ -1,6 +1,4 @@
-"""The summary of each policy of a run: as numbers, as JSON and in the columns of a
-table.
-"""
+"""The summary of each policy of a run: numbers, JSON and the columns of a table."""
 
 import math
 from collections import Counter
@@ -38,85 +36,123 @@ DIP_FIELDS = {
 
 @dataclass(frozen=True, kw_only=True)
 class PolicySummary:
-    """The results of one policy over its runs or rehearsals, up to the round that all
-    of them have reached. Accuracies cover the runs whose model was not lost, all else
-    covers every run. Means are over runs; violations are the paper's, of the mean over
-    runs. A field is None if nothing was measured."""
+    """The results of one policy over its runs or rehearsals.
+
+    They cover the rounds that all runs have reached. Accuracies cover the runs whose
+    model was not lost, all else covers every run. Means are over runs; violations are
+    the paper's, of the mean over runs. A field is None if nothing was measured.
+
+    Parameters
+    ----------
+    policy : str
+        The name of the policy.
+    reference : bool
+        Whether the policy uses knowledge or money that nobody has; it is then shown but
+        never ranked.
+    runs : int
+        The number of runs that have begun.
+    lost : int
+        The number of runs whose model diverged.
+    rounds : int
+        The number of rounds that every run has reached.
+    budget : float
+        The budget of a round.
+    best_accuracy : Estimate
+        The highest test accuracy of a run.
+    last_accuracy : Estimate
+        The mean test accuracy over the evaluations in the last tenth of the rounds.
+    mean_accuracy : Estimate
+        The mean of the highest test accuracy so far over the evaluated rounds.
+    target : float
+        The test accuracy whose first round is reported.
+    reached : int
+        The number of runs whose accuracy reached the target.
+    first_round : float
+        The mean first round with the target accuracy over the runs that reached it.
+    spend_per_round, spend_share : float
+        The money spent per round, and as a share of the budget.
+    paid : float
+        The total money of a run.
+    price_paid, price_offered : float
+        The mean price paid for an admitted sample, and over rounds and runs.
+    unit : str
+        The currency; empty if the recipe states none and the prices are not recorded
+        ones.
+    runs_over_budget : int
+        The number of runs that spent more than the budget of all requested rounds.
+    dearest_share : float
+        The largest total spend of a run, as a share of the budget of all requested
+        rounds.
+    kept_limits : bool
+        Whether money and memory stayed within their limits in every run, client and
+        round.
+    cost_violation, buffer_violation : float
+        The paper's measures.
+    peak_n : int
+        The most samples that all clients together held.
+    peak_excess : int
+        The largest n_m(t) − B_m of any client, round and run.
+    N, n_eff : float
+        The distinct and the effective samples at the end.
+    bound : float
+        The bound summed over rounds; None if a round of a run has no bound, for example
+        one without any sample.
+    daily_accuracy : Estimate
+        The mean accuracy on the current concepts over the evaluated rounds; like the
+        dips, None if the world never changes.
+    dip_depth, dip_length, dip_money : Estimate
+        How far accuracy falls after a change, for how many rounds, and the money spent
+        in them.
+    dips, dips_recovered : int
+        The number of dips, and of those that were recovered.
+    paid_for_looks : float
+        The part of `paid` for looks, if clients look at samples before they buy.
+    mean_n : float
+        The samples that all clients hold, mean over rounds and runs; this and the
+        fields below are known of rehearsals only.
+    free : float
+        The number of samples that were admitted at no cost.
+    mean_penalty, regret : float
+        The mean penalty and the regret of Theorem 1.
+    """
 
     policy: str
     reference: bool = False
-    """whether the policy uses knowledge or money that nobody has; it is then shown but
-    never ranked
-    """
     runs: int
-    """the number of runs that have begun"""
     lost: int = 0
-    """the number of runs whose model diverged"""
     rounds: int
-    """the number of rounds that every run has reached"""
     budget: float
     best_accuracy: Estimate | None = None
-    """the highest test accuracy of a run"""
     last_accuracy: Estimate | None = None
-    """the mean test accuracy over the evaluations in the last tenth of the rounds"""
     mean_accuracy: Estimate | None = None
-    """the mean of the highest test accuracy so far over the evaluated rounds"""
     target: float | None = None
     reached: int = 0
-    """the number of runs whose accuracy reached the target"""
     first_round: float | None = None
-    """the mean first round with the target accuracy over the runs that reached it"""
     spend_per_round: float | None
     spend_share: float | None
-    """the spend per round as a share of the budget"""
     paid: float | None = None
-    """the total money of a run, mean over runs"""
     price_paid: float | None = None
-    """the mean price paid for an admitted sample"""
     price_offered: float | None = None
-    """the mean price over rounds and runs"""
     unit: str = ""
-    """the currency; empty if the recipe states none and the prices are not recorded
-    ones
-    """
     runs_over_budget: int
-    """the number of runs that spent more than the budget of all requested rounds"""
     dearest_share: float | None
-    """the largest total spend of a run, as a share of the budget of all requested
-    rounds
-    """
     kept_limits: bool
-    """whether money and memory stayed within their limits in every run, client and
-    round
-    """
     cost_violation: float | None
     buffer_violation: float | None
     peak_n: int | None
     peak_excess: int | None
-    """the largest n_m(t) − B_m of any client, round and run"""
     N: float | None
     n_eff: float | None
     bound: float | None
-    """the bound summed over rounds; None if a round of a run has no bound, for example
-    one without any sample
-    """
     daily_accuracy: Estimate | None = None
-    """the mean accuracy on the current concepts over the evaluated rounds; like the
-    dips, None if the world never changes
-    """
     dip_depth: Estimate | None = None
     dip_length: Estimate | None = None
     dip_money: Estimate | None = None
     dips: int | None = None
     dips_recovered: int | None = None
     paid_for_looks: float | None = None
-    """the part of `paid` for looks, if clients look at samples before they buy"""
     mean_n: float | None = None
-    """the samples that all clients hold, mean over rounds and runs; this and the fields
-    below are known of rehearsals only
-    """
     free: float | None = None
-    """the number of samples that were admitted at no cost, mean over runs"""
     mean_penalty: float | None = None
     regret: float | None = None
 
@@ -129,38 +165,31 @@ class PolicySummary:
 
 
 def summarise(one: Runs, target: float | None = None) -> PolicySummary:
-    """Return the summary of a policy's runs; `target` is a test accuracy above 0 and at
-    most 1.
+    """Return the summary of a policy's runs.
+
+    Parameters
+    ----------
+    one : Runs
+        The runs.
+    target : float, optional
+        A test accuracy above 0 and at most 1, whose first round is wanted.
+
+    Returns
+    -------
+    PolicySummary
+        The summary.
+
+    Raises
+    ------
+    SettingError
+        If the target is no such accuracy.
     """
     if target is not None and not 0 < target <= 1:
         raise SettingError(
             f"target = {target:g}: must be an accuracy above 0 and at most 1, as in 0.9"
             " for 90 %"
         )
-    spend, held, changes, admitted = (
-        _mean(one.spend),
-        one.held,
-        dict[str, Any](),
-        one.column("admitted").sum(),
-    )
-    looks = (
-        one.values["looks"][one.begun] if "looks" in one.values else np.empty((0, 0))
-    )
-    there = one.curve >= (math.inf if target is None else target)
-    first = (
-        one.t[there[there.any(axis=1)].argmax(axis=1)].astype(np.float64)
-        if there.any()
-        else np.empty(0)
-    )
-    if (dips := summary_of_dips(one)) is not None:
-        changes = {
-            DIP_FIELDS[name]: estimate(values) for name, values in dips.by_seed.items()
-        }
-        changes |= {"dips": dips.count, "dips_recovered": dips.recovered}
-    best, last, mean = (
-        estimate(each) if np.isfinite(each).any() else None
-        for each in (one.best, one.last, one.mean)
-    )
+    first = _first_rounds(one, math.inf if target is None else target)
     return PolicySummary(
         policy=one.label,
         reference=one.reference,
@@ -168,111 +197,141 @@ def summarise(one: Runs, target: float | None = None) -> PolicySummary:
         lost=one.lost_runs,
         rounds=one.complete,
         budget=one.budget,
-        best_accuracy=best,
-        last_accuracy=last,
-        mean_accuracy=mean,
+        best_accuracy=_estimate(one.best),
+        last_accuracy=_estimate(one.last),
+        mean_accuracy=_estimate(one.mean),
         target=target,
         reached=len(first),
         first_round=_mean(first),
-        spend_per_round=spend,
-        spend_share=None if spend is None or one.budget <= 0 else spend / one.budget,
-        paid=_mean(one.spent_in_all),
-        price_paid=(
-            float(one.column("spend").sum() / admitted) if admitted > 0 else None
-        ),
-        price_offered=_mean(one.column("price")),
         unit=one.unit,
         runs_over_budget=one.runs_over_budget,
-        dearest_share=one.dearest_share if one.complete else None,
         kept_limits=not one.broken,
-        cost_violation=(
-            cost_violation(one.column("spend"), one.budget) if one.complete else None
-        ),
-        buffer_violation=(
-            None
-            if held is None
-            else buffer_violation(held.sum(axis=1), one.buffers, held.shape[1])
-        ),
         peak_n=one.peak("n"),
         peak_excess=one.peak_excess,
-        N=_mean(one.column("N")[:, -1]) if one.complete else None,
-        n_eff=_mean(one.column("n_eff")[:, -1]) if one.complete else None,
-        bound=_mean(one.column("bound").sum(axis=1)) if one.complete else None,
-        **changes,
-        paid_for_looks=(
-            _mean(np.nansum(looks, axis=1)) if np.isfinite(looks).any() else None
-        ),
+        **_money(one),
+        **_at_the_end(one),
+        **_dips(one),
     )
 
 
+def _first_rounds(one: Runs, target: float) -> Floats:
+    """Return the first round with the target accuracy of each run that reached it."""
+    there = one.curve >= target
+    if not there.any():
+        return np.empty(0)
+    first = there[there.any(axis=1)].argmax(axis=1)
+    return np.asarray(one.t[first], dtype=np.float64)
+
+
+def _estimate(values: Floats) -> Estimate | None:
+    return estimate(values) if np.isfinite(values).any() else None
+
+
+def _money(one: Runs) -> dict[str, Any]:
+    """Return what was spent, and the prices."""
+    spend, admitted = _mean(one.spend), float(one.column("admitted").sum())
+    share = looks = price = None
+    if spend is not None and one.budget > 0:
+        share = spend / one.budget
+    if admitted > 0:
+        price = float(one.column("spend").sum() / admitted)
+    if "looks" in one.values:
+        paid = one.values["looks"][one.begun]
+        looks = _mean(np.nansum(paid, axis=1)) if np.isfinite(paid).any() else None
+    return {
+        "spend_per_round": spend,
+        "spend_share": share,
+        "paid": _mean(one.spent_in_all),
+        "paid_for_looks": looks,
+        "price_paid": price,
+        "price_offered": _mean(one.column("price")),
+    }
+
+
+def _at_the_end(one: Runs) -> dict[str, Any]:
+    """Return what is known once all runs have completed a round."""
+    violation = None
+    if one.held is not None:
+        held = one.held.sum(axis=1)
+        violation = buffer_violation(held, one.buffers, one.held.shape[1])
+    if not one.complete:
+        unknown = ("dearest_share", "cost_violation", "N", "n_eff", "bound")
+        return {**dict.fromkeys(unknown), "buffer_violation": violation}
+    return {
+        "dearest_share": one.dearest_share,
+        "cost_violation": cost_violation(one.column("spend"), one.budget),
+        "buffer_violation": violation,
+        "N": _mean(one.column("N")[:, -1]),
+        "n_eff": _mean(one.column("n_eff")[:, -1]),
+        "bound": _mean(one.column("bound").sum(axis=1)),
+    }
+
+
+def _dips(one: Runs) -> dict[str, Any]:
+    dips = summary_of_dips(one)
+    if dips is None:
+        return {}
+    known = {DIP_FIELDS[name]: estimate(each) for name, each in dips.by_seed.items()}
+    return {**known, "dips": dips.count, "dips_recovered": dips.recovered}
+
+
 def _mean(values: Floats) -> float | None:
-    """Return the mean; None if there are no values or one of them is infinite or
-    NaN.
-    """
+    """Return the mean; None if there are no values or one of them is not finite."""
     return float(values.mean()) if values.size and np.isfinite(values).all() else None
 
 
 def breakdown_note(runs: Sequence[RunFolder]) -> str:
-    """Return a note on runs whose model diverged or ended no better than guessing;
-    empty if there are none.
-    """
+    """Return a note on runs whose model diverged or ended no better than guessing."""
     notes = []
     for run in runs:
-        for what, found in (
-            ("diverged", run.state["diverged"]),
-            ("no better than guessing", run.state.get("guessing", [])),
-        ):
+        broken = {
+            "diverged": run.state["diverged"],
+            "no better than guessing": run.state.get("guessing", []),
+        }
+        for what, found in broken.items():
             by_policy = Counter(one["policy"] for one in found)
-            notes += [
-                f"{count} of {policy} {what}" for policy, count in by_policy.items()
-            ]
+            notes += [f"{n} of {policy} {what}" for policy, n in by_policy.items()]
     return f"Runs that broke down: {', '.join(notes)}." if notes else ""
 
 
 def columns(
     target: float | None, summaries: Sequence[PolicySummary] = ()
 ) -> dict[str, str]:
-    """Return the titles of the columns after the policy's name, without those that no
-    summary has a value for.
+    """Return the titles of the columns after the policy's name.
+
+    Columns that no summary has a value for are left out.
     """
-    left_out = ["Lost"] * (not any(one.lost for one in summaries)) + [AT_TARGET] * (
-        target is None
-    )
-    left_out += [
-        name
-        for name, field in SOMETIMES.items()
-        if all(getattr(one, field) is None for one in summaries)
-    ]
-    titles = {name: name for name in TEXTS if name not in left_out}
-    return (
-        titles
-        if target is None
-        else titles | {AT_TARGET: f"{AT_TARGET} {100 * target:g}\u00a0%"}
-    )
+    titles = {name: name for name in TEXTS}
+    for name, field in SOMETIMES.items():
+        if all(getattr(one, field) is None for one in summaries):
+            del titles[name]
+    if not any(one.lost for one in summaries):
+        del titles["Lost"]
+    if target is None:
+        del titles[AT_TARGET]
+    else:
+        titles[AT_TARGET] += f" {100 * target:g}\u00a0%"
+    return titles
 
 
 def summary_table(
     summaries: Sequence[PolicySummary], target: float | None
 ) -> dict[str, list[Any]]:
-    """Return the results as the page and the report show them: the columns, and the
-    cells of each policy.
-    """
-    known, meanings = columns(target, summaries), words(__file__)["columns"]
+    """Return the columns, and the cells of each policy, for the page and the report."""
+    titles = columns(target, summaries)
+    meanings = words(__file__)["columns"]
     return {
         "columns": [
-            {"title": title, "meaning": meanings[name]} for name, title in known.items()
+            {"title": title, "meaning": meanings[name]}
+            for name, title in titles.items()
         ],
-        "rows": [
-            [
-                {
-                    "text": TEXTS[name](each),
-                    "broken": name in BROKEN and BROKEN[name](each),
-                }
-                for name in known
-            ]
-            for each in summaries
-        ],
+        "rows": [[_cell(name, each) for name in titles] for each in summaries],
     }
+
+
+def _cell(name: str, one: PolicySummary) -> dict[str, Any]:
+    broken = name in BROKEN and BROKEN[name](one)
+    return {"text": TEXTS[name](one), "broken": broken}
 
 
 def policy_table(
@@ -281,18 +340,13 @@ def policy_table(
     target: float | None = None,
     only: Sequence[str] = (),
 ) -> StackedTable:
-    """Return a table with a line for each policy, in the columns `only` or, if it is
-    empty, in all.
-    """
-    shown = {
-        name: text
-        for name, text in columns(target, summaries).items()
-        if not only or name in only
-    }
+    """Return a table with a line for each policy, in all columns or those in `only`."""
+    titles = columns(target, summaries)
+    shown = [name for name in titles if not only or name in only]
     lines = [
         [each.policy, *(TEXTS[name](each) for name in shown)] for each in summaries
     ]
-    return StackedTable(title, ["policy", *shown.values()], lines)
+    return StackedTable(title, ["policy", *(titles[name] for name in shown)], lines)
 
 
 DIPS = ("Daily", "Dip", "Dip lasts", "Dip costs")

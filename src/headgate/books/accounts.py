@@ -249,12 +249,10 @@ class Accounts:
         for name, change in tries.items():
             try:
                 self._first.amend(self._first.open(), change)
+            except HeadgateError as error:
+                found[name] = one_line(error)
             except Exception as error:  # a policy of one's own can fail in any way
-                found[name] = (
-                    one_line(error)
-                    if isinstance(error, HeadgateError)
-                    else one_line(repr(error))
-                )
+                found[name] = one_line(repr(error))
         return found
 
     @property
@@ -314,9 +312,8 @@ class Accounts:
                 self.take_up()
                 if when is not None:
                     self._check_date(when)
-                self.clients = (
-                    self.store.clients()
-                )  # another process may have lifted a quarantine
+                # another process may have lifted a quarantine
+                self.clients = self.store.clients()
                 orders, month = self._decided_and_written(
                     price, self.there(present), supply, when or now()
                 )
@@ -377,11 +374,10 @@ class Accounts:
         a monthly budget for good.
         """
         latest = self.standing.month.name
-        if (
-            latest
-            and min(months_between(latest, when), months_between(now(), when))
-            > MONTHS_AHEAD
-        ):
+        if not latest:
+            return
+        ahead = min(months_between(latest, when), months_between(now(), when))
+        if ahead > MONTHS_AHEAD:
             where = (
                 f"more than a year after the latest round ({latest}) and after the"
                 " clock"
@@ -394,7 +390,8 @@ class Accounts:
         """Refuse to go on if rounds were settled on disk that this process does not
         know of.
         """
-        if (settled := self.store.settled) != self.t:
+        settled = self.store.settled
+        if settled != self.t:
             what = (
                 f"round {settled} is settled on disk, these accounts are at round"
                 f" {self.t}"
@@ -547,12 +544,10 @@ class Accounts:
         """Return the judgement of a receipt; raise DataError if it does not agree with
         the order.
         """
-        for name in (
-            "experiment",
-            "round",
-            "client",
-        ):  # an answer to another order says nothing about this one
-            if (found := getattr(receipt, name)) != (wanted := getattr(order, name)):
+        # an answer to another order says nothing about this one
+        for name in ("experiment", "round", "client"):
+            found, wanted = getattr(receipt, name), getattr(order, name)
+            if found != wanted:
                 raise DataError(
                     f"answers as {name} {found}, was asked as {name} {wanted}"
                 )
@@ -759,15 +754,13 @@ def closings(
     known are charged now, at the price of their order; charges are never taken back.
     """
     reported = dict(zip(receipt.rounds, receipt.admitted, strict=True))
-    before, more, position = (
-        0,
-        dict[int, int](),
-        receipt.position - sum(receipt.admitted),
-    )
+    before, more = 0, dict[int, int]()
+    position = receipt.position - sum(receipt.admitted)
     for t in sorted(reported.keys() | unheard.keys()):
         row, admitted = unheard.get(t) or past.get(t), reported.get(t, 0)
-        known = (row.admitted or 0) if row is not None else 0
-        ordered = 0 if row is None else row.ordered
+        known, ordered = 0, 0
+        if row is not None:
+            known, ordered = row.admitted or 0, row.ordered
         # an order states a position, so samples admitted since the last answer count
         # towards it
         left = max(
@@ -791,12 +784,12 @@ def closings(
         row._replace(admitted=reported.get(t, 0), learned=receipt.round)
         for t, row in sorted(unheard.items())
     ]
-    owed, corrected = before - sum(row.admitted or 0 for row in closed), list[Ordered]()
+    owed = before - sum(row.admitted or 0 for row in closed)
+    corrected = list[Ordered]()
     if owed < 0:
         raise DataError(f"takes back {-owed} samples that it reported before")
-    for t, most in sorted(
-        more.items()
-    ):  # assign the missing samples to the oldest orders first
+    # assign the missing samples to the oldest orders first
+    for t, most in sorted(more.items()):
         count, row = min(most, owed), past[t]
         owed -= count
         if count:
@@ -814,11 +807,8 @@ def check_held(receipt: Receipt, order: Order, expected: int) -> None:
     client that lost a store may hold fewer.
     """
     expected -= receipt.withdrawn
-    if (
-        receipt.occupancy != expected
-        if receipt.lost == 0
-        else receipt.occupancy > expected
-    ):
+    too_few = receipt.occupancy < expected and receipt.lost == 0
+    if too_few or receipt.occupancy > expected:
         raise DataError(
             f"holds {receipt.occupancy} samples, {expected} were to be held"
         )
@@ -867,12 +857,10 @@ def _replayed(
 ) -> Standing:
     standing, waiting = Standing(controller, controller.open()), deque(amendments)
     sent, learned = _by_round(store)
-    policy = controller.policy
-    heard = (
-        store.losses(3 if policy.selection and policy.selection.listens else 2)
-        if policy.hears
-        else {}
-    )
+    policy, heard = controller.policy, dict[int, Losses]()
+    if policy.hears:
+        both = policy.selection is not None and policy.selection.listens
+        heard = store.losses(3 if both else 2)
     for past in store.rounds():
         while waiting and waiting[0].round <= standing.ledger.t:
             standing = applied(store, standing, waiting.popleft())
@@ -923,10 +911,8 @@ def _by_round(
     """Return the orders by the round in which they were sent, and by the one in which
     their answers came.
     """
-    sent, learned = (
-        defaultdict[int, list[Ordered]](list),
-        defaultdict[int, list[Ordered]](list),
-    )
+    sent = defaultdict[int, list[Ordered]](list)
+    learned = defaultdict[int, list[Ordered]](list)
     orders = store.orders()
     for row in orders:
         sent[row.round].append(row)
@@ -956,11 +942,8 @@ def decided(
     """Return the orders of the next round of one run at `price`, which is one number or
     one for each client.
     """
-    paid = (
-        np.asarray(price, np.float64).reshape(1)
-        if np.size(price) == 1
-        else np.asarray(price, np.float64)[None, :]
-    )
+    prices = np.asarray(price, np.float64)
+    paid = prices.reshape(1) if prices.size == 1 else prices[None, :]
     return controller.decide(ledger, paid, np.array([reserved]), supply)
 
 
@@ -1006,25 +989,19 @@ def report_of(
     """Return the report of a round: admissions on its own orders, and late ones on
     earlier orders at their prices.
     """
-    admitted, late, charge = (
-        np.zeros_like(orders.admitted),
-        np.zeros_like(orders.admitted),
-        0.0,
-    )
-    for row in sorted(
-        learned, key=lambda row: (row.client, row.round)
-    ):  # a fixed order of summation
+    admitted, late = np.zeros_like(orders.admitted), np.zeros_like(orders.admitted)
+    charge = 0.0
+    # a fixed order of summation
+    for row in sorted(learned, key=lambda row: (row.client, row.round)):
         assert row.admitted is not None
         if row.round == orders.t:
             admitted[0, row.client] = row.admitted
         else:
             late[0, row.client] += row.admitted
             charge += row.charge
-    return (
-        Report(admitted, late, np.array([charge]), losses)
-        if late.any()
-        else Report(admitted, losses=losses)
-    )
+    if not late.any():
+        return Report(admitted, losses=losses)
+    return Report(admitted, late, np.array([charge]), losses)
 
 
 def reserve(outstanding: Iterable[Ordered], money: Callable[[float], M] = float) -> M:  # type: ignore[assignment]

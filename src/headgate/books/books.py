@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from headgate.books.accounts import Accounts, Answer, OpenRound
+from headgate.books.accounts import Accounts, Answer, OpenRound, order_to
 from headgate.books.border import (
     Delivery,
     clients_in,
@@ -272,15 +272,11 @@ class Books:
 
     def _purchase(self, now: OpenRound, client: int) -> Purchase:
         self._orders[client] = order = self._accounts.order(now, client)
-        price = (
-            now.orders.price[0]
-            if now.orders.price.ndim == 1
-            else now.orders.price[0, client]
-        )
+        _, _, price = order_to(now.orders, client)
         ordered = now.ordered(client)
         first = order.last - now.expected(client, ordered)
         oldest = max(int(now.before.dropped[0, client]), order.kept_from)
-        return Purchase(client, now.t, ordered, float(price), first, order.last, oldest)
+        return Purchase(client, now.t, ordered, price, first, order.last, oldest)
 
     def settle(
         self,

@@ -441,23 +441,20 @@ class LedgerStore(Durable):
         """Return the error for an amendment that the accounts cannot be replayed
         with.
         """
-        command = (
-            f"`headgate ledger void {self.path.parent} {each.id}` takes it out, on a"
-            " copy"
-        )
         return LedgerError(
-            f"{self.path}: {each.named()} cannot be applied: {error}; {command}"
+            f"{self.path}: {each.named()} cannot be applied: {error};"
+            f" {self._way_out(each)}"
         )
 
     def remedy(self, each: AmendmentRow) -> str:
         """Return what to do about an amendment without which the accounts can be
         replayed.
         """
-        command = (
-            f"`headgate ledger void {self.path.parent} {each.id}` takes it out, on a"
-            " copy"
-        )
-        return f"without {each.named()} it would replay; {command}"
+        return f"without {each.named()} it would replay; {self._way_out(each)}"
+
+    def _way_out(self, each: AmendmentRow) -> str:
+        command = f"headgate ledger void {self.path.parent} {each.id}"
+        return f"`{command}` takes it out, on a copy"
 
     def _settled_by(self, t: int, known: "Money") -> "Money":
         """Return the money spent by the last settled round up to `t`; `known` is that
@@ -483,20 +480,13 @@ class LedgerStore(Durable):
         It is None as long as the last settled round was settled by an older version,
         which wrote no exact sum.
         """
-        rows = self._rows(
-            "SELECT round, paid FROM rounds WHERE settled = 1 ORDER BY round DESC"
-            " LIMIT 1"
-        )
-        t, paid = rows[0] if rows else (0, "0")
+        t = self.settled
+        paid = self._settled_by(t, Money()).paid
         if paid is None:
             return None
+        invoices = [each.change for each in self.amendments() if each.round >= t]
         with self._readable("rounds"):
-            since = [
-                exact(each.change.adjust)
-                for each in self.amendments()
-                if each.round >= t
-            ]
-            return total([Decimal(paid), *since])
+            return total([paid, *(exact(change.adjust) for change in invoices)])
 
     def times(self) -> dict[int, str]:
         """Return the time in UTC at which the orders of each round were written."""
@@ -961,12 +951,8 @@ class LedgerStore(Durable):
         }
 
     def quarantined(self) -> set[int]:
-        return {
-            client
-            for (client,) in self._rows(
-                "SELECT client FROM clients WHERE quarantined = 1"
-            )
-        }
+        rows = self._rows("SELECT client FROM clients WHERE quarantined = 1")
+        return {client for (client,) in rows}
 
     def refusals(self) -> dict[str, int]:
         """Return how many answers were rejected, and how many clients are in
@@ -993,12 +979,8 @@ class LedgerStore(Durable):
             return [Node(int(node), client, since) for node, client, since in rows]
 
     def events(self) -> list[Event]:
-        return [
-            Event(*row)
-            for row in self._rows(
-                "SELECT round, client, kind, reason FROM events ORDER BY id"
-            )
-        ]
+        query = "SELECT round, client, kind, reason FROM events ORDER BY id"
+        return [Event(*row) for row in self._rows(query)]
 
 
 def now() -> str:

@@ -2,10 +2,13 @@
 
 import sys
 
+__all__ = ["main"]
+
 
 def main() -> None:
-    """Run the command line. The commands are imported here, so that Ctrl-C during the
-    import gives one line too.
+    """Run the command line.
+
+    The commands are imported here, so that Ctrl-C during the import gives one line too.
     """
     try:
         from headgate.cli.commands import play

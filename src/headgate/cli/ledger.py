@@ -143,8 +143,10 @@ def amend(
 
 def _horizon(stated: str | None) -> int | Literal["open"] | None:
     """Return the last round as a number; it may also be open, or left as it is."""
-    if stated is None or stated == "open":
-        return stated
+    if stated is None:
+        return None
+    if stated == "open":
+        return "open"
     if not stated.isdecimal() or len(stated) >= 20:
         raise SettingError(f"horizon = {shown(stated)}: must be a round, or open")
     return int(stated)

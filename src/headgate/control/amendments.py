@@ -1,8 +1,7 @@
-"""Amendments change the terms of a run in progress: money, horizon, clients and
-corrected invoices.
+"""Amendments change the terms of a run in progress.
 
-An amendment takes effect in the next round. It does not change earlier approvals,
-decisions and payments.
+These are money, horizon, clients and corrected invoices. An amendment takes effect in
+the next round. It does not change earlier approvals, decisions and payments.
 """
 
 from dataclasses import dataclass, fields, replace
@@ -16,6 +15,8 @@ from headgate.control.types import (
     LEDGER_ARRAYS,
     Amended,
     Contents,
+    Floats,
+    Ints,
     Ledger,
     System,
     Terms,
@@ -23,7 +24,7 @@ from headgate.control.types import (
 from headgate.errors import LedgerError, SettingError
 from headgate.limits import CLIENTS, NUMBER, ROUNDS, SAMPLES, TINY
 
-ROUNDED = 1e-9
+MONEY_ROUNDS = 1e-9
 """share of the amounts by which a sum of floats may differ from the exact sum of the
 same amounts
 """
@@ -31,8 +32,9 @@ same amounts
 
 @dataclass(frozen=True)
 class Amendment:
-    """The terms that change from the next round on. A field that is left out changes
-    nothing.
+    """The terms that change from the next round on.
+
+    A field that is left out changes nothing.
 
     Parameters
     ----------
@@ -61,6 +63,11 @@ class Amendment:
         other limits; 0: removes this limit.
     adjust : float, default 0.0
         Amount by which an invoice exceeds what was charged; below 0: a refund.
+
+    Raises
+    ------
+    SettingError
+        If a value is not possible, or the amendment changes nothing.
     """
 
     money: float = 0.0
@@ -74,14 +81,13 @@ class Amendment:
     adjust: float = 0.0
 
     def __post_init__(self) -> None:
+        horizon = self.horizon
+        if not isinstance(horizon, str) or horizon != "open":
+            horizon = optional(whole_number, "horizon", horizon, 1, ROUNDS)
         checked = {
             "money": amount("money", self.money, -NUMBER),
             "budget": optional(amount, "budget", self.budget, TINY),
-            "horizon": (
-                "open"
-                if self._opens_the_end
-                else optional(whole_number, "horizon", self.horizon, 1, ROUNDS)
-            ),
+            "horizon": horizon,
             "join": optional(whole_number, "join", self.join, 1, SAMPLES),
             "weight": optional(amount, "weight", self.weight, TINY),
             "leave": optional(whole_number, "leave", self.leave, 0, CLIENTS),
@@ -98,10 +104,6 @@ class Amendment:
             )
         if all(getattr(self, own.name) == own.default for own in fields(self)):
             raise SettingError("the amendment changes nothing")
-
-    @property
-    def _opens_the_end(self) -> bool:
-        return isinstance(self.horizon, str) and self.horizon == "open"
 
     @property
     def changes_the_money(self) -> bool:
@@ -131,69 +133,56 @@ def amended(system: System, change: Amendment, t: int, spent: float) -> System:
     """
     before = system.amended or Amended(0.0, 0)
     budget, horizon, money = _money_amended(system, change, t, spent)
-    left = (
-        before.left
-        if change.leave is None
-        else _left(system, before.left, change.leave)
-    )
-    suspended = before.suspended if change.suspend is None else change.suspend
-    buffer, weight = (
-        system.buffer,
-        np.where(np.isin(np.arange(system.clients), left), 0.0, system.weight),
-    )
-    if not weight.any():
-        raise SettingError(
-            f"leave = {change.leave}: no other client has a weight above 0"
-        )
-    if change.join is not None:
-        if system.clients >= CLIENTS:
-            raise SettingError(
-                f"join = {change.join}: there are {system.clients:,} clients, the most"
-                " that there can be"
-            )
-        buffer = np.append(buffer, change.join)
-        weight = np.append(
-            weight,
-            weight[weight > 0].mean() if change.weight is None else change.weight,
-        )
-    news = Amended(money, t, left, suspended)
+    left, suspended = before.left, before.suspended
+    if change.leave is not None:
+        left = _left(system, left, change.leave)
+    if change.suspend is not None:
+        suspended = change.suspend
+    buffer, weight = _clients_amended(system, change, left)
     return replace(
         system,
         buffer=buffer,
         weight=weight,
         budget=budget,
         horizon=horizon,
-        amended=news,
+        amended=Amended(money, t, left, suspended),
     )
+
+
+def _clients_amended(
+    system: System, change: Amendment, left: tuple[int, ...]
+) -> tuple[Ints, Floats]:
+    """Return buffers and weights of the clients under the amended terms."""
+    gone = np.isin(np.arange(system.clients), left)
+    buffer, weight = system.buffer, np.where(gone, 0.0, system.weight)
+    if not weight.any():
+        raise SettingError(
+            f"leave = {change.leave}: no other client has a weight above 0"
+        )
+    if change.join is None:
+        return buffer, weight
+    if system.clients >= CLIENTS:
+        raise SettingError(
+            f"join = {change.join}: there are {system.clients:,} clients, the most"
+            " that there can be"
+        )
+    own = change.weight
+    if own is None:
+        own = weight[weight > 0].mean()
+    return np.append(buffer, change.join), np.append(weight, own)
 
 
 def _money_amended(
     system: System, change: Amendment, t: int, spent: float
 ) -> tuple[float, int | None, float]:
-    """Return the budget of a round, the horizon and the approved money under the
-    amended terms.
-    """
+    """Return budget of a round, horizon and approved money under the amended terms."""
     closed = system.horizon is not None
     if change.budget is not None and (closed or change.horizon is not None):
         raise SettingError(
             f"budget = {change.budget:g}: can be amended where the end is open; with a"
             " horizon, amend the money"
         )
-    if change.horizon == "open":
-        horizon = None
-    else:
-        horizon = system.horizon if change.horizon is None else change.horizon
-    over = horizon is not None and horizon <= t
-    if over and change.changes_the_money:
-        what = (
-            f"money = {change.money:g}"
-            if change.horizon is None
-            else f"horizon = {horizon}"
-        )
-        raise SettingError(
-            f"{what}: round {t} is over; the last round must be a later one (horizon ="
-            f" {t + 1} or more)"
-        )
+    horizon = _horizon_amended(system, change, t)
     budget = change.budget or system.budget
     money = system.money(t) + change.money  # with an open end, the money up to round t
     if horizon is None:
@@ -211,6 +200,22 @@ def _money_amended(
     return budget, horizon, money
 
 
+def _horizon_amended(system: System, change: Amendment, t: int) -> int | None:
+    """Return the last round under the amended terms; None means an open end."""
+    if change.horizon == "open":
+        return None
+    horizon = system.horizon if change.horizon is None else change.horizon
+    if horizon is not None and horizon <= t and change.changes_the_money:
+        what = f"horizon = {horizon}"
+        if change.horizon is None:
+            what = f"money = {change.money:g}"
+        raise SettingError(
+            f"{what}: round {t} is over; the last round must be a later one (horizon ="
+            f" {t + 1} or more)"
+        )
+    return horizon
+
+
 def _left(system: System, left: tuple[int, ...], leave: int) -> tuple[int, ...]:
     """Return the clients that have left after one more leaves."""
     remaining = system.clients - len(left)
@@ -224,56 +229,52 @@ def _left(system: System, left: tuple[int, ...], leave: int) -> tuple[int, ...]:
 def carried_over(
     ledger: Ledger, change: Amendment, empty: Ledger, terms: Terms
 ) -> Ledger:
-    """Return the ledger under the amended terms; `empty` is the ledger with which a new
-    run under them begins.
+    """Return the ledger under the amended terms.
+
+    `empty` is the ledger with which a new run under them begins.
     """
     spent = ledger.spent + change.adjust
-    if np.any(spent < -ROUNDED * ledger.spent):
+    if np.any(spent < -MONEY_ROUNDS * ledger.spent):
         raise LedgerError(
             f"adjust = {change.adjust:g}: is more than the"
             f" {float(ledger.spent.min()):g} that were spent"
         )
-    spent = np.maximum(
-        spent, 0.0
-    )  # a refund of all that was paid may leave a rounding error below 0
     own: dict[str, Any] = {
         name: _into(getattr(empty, name), getattr(ledger, name))
         for name in LEDGER_ARRAYS
     }
-    own["spent"] = spent
+    # A refund of all that was paid may leave a rounding error below 0.
+    own["spent"] = np.maximum(spent, 0.0)
     memory = {
         name: _into(empty.memory[name], array) for name, array in ledger.memory.items()
     }
-    recent = tuple(
-        _into(new, old)
-        for new, old in zip(empty.contents.recent, ledger.contents.recent, strict=True)
-    )
-    held = {
-        name: array
-        for name, array in ledger.contents._asdict().items()
-        if name != "recent" and array is not None
-    }
-    contents = Contents(
-        recent,
-        **{
-            name: _into(getattr(empty.contents, name), array)
-            for name, array in held.items()
-        },
-    )
     return replace(
         empty,
         t=ledger.t,
         memory=memory,
-        contents=contents,
+        contents=_contents_into(empty.contents, ledger.contents),
         terms=terms,
         looks=ledger.looks,
         **own,
     )
 
 
+def _contents_into(empty: Contents, contents: Contents) -> Contents:
+    """Return `empty` with what is known of the samples of the clients so far."""
+    both = zip(empty.recent, contents.recent, strict=True)
+    recent = tuple(_into(new, old) for new, old in both)
+    by_place = {
+        name: _into(getattr(empty, name), array)
+        for name, array in contents._asdict().items()
+        if name != "recent" and array is not None
+    }
+    return Contents(recent, **by_place)
+
+
 def _into(new: NDArray[Any], old: NDArray[Any]) -> NDArray[Any]:
-    """Return `new` with the values of `old` at the beginning of each axis. Clients that
-    join come last, as do their places.
+    """Return `new` with the values of `old` at the beginning of each axis.
+
+    Clients that join come last, as do their places.
     """
     if new.shape == old.shape:
         return old

@@ -1,5 +1,4 @@
-"""The clients' memories: the samples in them, the rounds of their admission, and how
-often dropped samples were used.
+"""The clients' buffers: the samples in them, and how often dropped ones were used.
 
 All rules share this bookkeeping. Windows are computed from counts alone: for K-step
 retention from the admissions of the last K rounds, for a capacity from the end of the
@@ -17,6 +16,7 @@ from headgate.control.retention import KStep, Retention, WindowRule
 from headgate.control.scores import Scores, ScoresAt
 from headgate.control.types import (
     UNSEEN,
+    Bools,
     Contents,
     Ints,
     Ledger,
@@ -33,7 +33,7 @@ other rules, temporary arrays included
 
 
 class Settled(NamedTuple):
-    """The clients' memories after a round, and the samples dropped in it.
+    """The clients' buffers after a round, and the samples dropped in it.
 
     Parameters
     ----------
@@ -51,7 +51,7 @@ class Settled(NamedTuple):
 
 
 class Buffers:
-    """The memories of all clients of all runs under one retention rule."""
+    """The buffers of all clients of all runs under one retention rule."""
 
     def __init__(self, rule: Retention, system: System, runs: int, seeds: Ints) -> None:
         if not isinstance(rule, Retention):
@@ -70,62 +70,62 @@ class Buffers:
                 f"{type(rule).__name__}: needs a capacity; only window rules go without"
             )
         rule.check()
-        self.K = rule.K if isinstance(rule, KStep) else None
-        forever = rule.forever if isinstance(rule, KStep) else ()
-        self.forever = np.isin(np.arange(system.clients), forever) if forever else None
-        # check before allocating: arrays by client, those of the last K rounds, and the
-        # places
+        self.K: int | None = None
+        self.forever: Bools | None = None
+        if isinstance(rule, KStep):
+            self.K = rule.K
+            if rule.forever:
+                self.forever = np.isin(np.arange(system.clients), rule.forever)
+        self._check_memory(system.horizon)
+
+    def _check_memory(self, horizon: int | None) -> None:
+        """Raise SettingError if the arrays by client, round and place are too large."""
         K = self.K or 0
-        many, kept = runs * self.clients, min(K, system.horizon or K)
-        what = f"{runs} runs of {self.clients} clients"
-        wanted = f"K = {K}: {what}, and what they admitted in {kept} rounds, take"
-        check_memory(wanted, many * (BY_CLIENT + 8 * kept))
+        rounds = min(K, horizon or K)
+        many = self.runs * self.clients
+        of = f"{self.runs} runs of {self.clients} clients"
+        by_client = BY_CLIENT + 8 * rounds
+        what = f"K = {K}: {of}, and what they admitted in {rounds} rounds, take"
+        check_memory(what, many * by_client)
         if self.limit is not None:
-            most, place = (
-                int(self.limit.max()),
-                BY_PLACE if self.window else BY_CHOSEN_PLACE,
-            )
-            check_memory(
-                f"capacity = {most}: {what} with so many places each take",
-                many * (BY_CLIENT + place * most),
-            )
+            most = int(self.limit.max())
+            by_place = BY_PLACE if self.window else BY_CHOSEN_PLACE
+            what = f"capacity = {most}: {of} with so many places each take"
+            check_memory(what, many * (BY_CLIENT + by_place * most))
 
     def open(self) -> Contents:
-        """Return the empty memories before round 1."""
+        """Return the empty buffers before round 1."""
         none = np.zeros((self.runs, self.clients), dtype=np.int64)
         recent = (none,) * (self.K or 0)
         if self.limit is None:
             return Contents(recent)
-        slots = (self.runs, self.clients, int(self.limit.max()))
+        most = int(self.limit.max())
         if self.window:
-            return Contents(
-                recent,
-                np.moveaxis(
-                    np.zeros((slots[-1], *slots[:-1]), dtype=kind_of(0)), 0, -1
-                ),
-            )
-        born = np.zeros(slots, dtype=np.int32)
-        labels = np.zeros(slots, dtype=np.int32) if self.rule.by_class else None
-        return Contents(recent, born, np.full(slots, -1, dtype=np.int64), labels)
+            places_first = np.zeros((most, *none.shape), dtype=kind_of(0))
+            return Contents(recent, np.moveaxis(places_first, 0, -1))
+        shape = (*none.shape, most)
+        born = np.zeros(shape, dtype=np.int32)
+        labels = np.zeros(shape, dtype=np.int32) if self.rule.by_class else None
+        return Contents(recent, born, np.full(shape, -1, dtype=np.int64), labels)
 
     def kept_from(self, ledger: Ledger, t: int) -> Ints:
-        """Return where the windows begin in round t before admission, (R, M): samples
-        that left by age are excluded.
+        """Return where the windows begin in round t before admission, (R, M).
+
+        Samples that left by age are excluded.
         """
         if self.K is None:
             return ledger.dropped
         gone = ledger.contents.recent[t % self.K]
         if self.limit is not None:
             gone = np.maximum(ledger.dropped, gone)
-        return (
-            gone
-            if self.forever is None
-            else np.where(self.forever, ledger.dropped, gone)
-        )
+        if self.forever is not None:
+            gone = np.where(self.forever, ledger.dropped, gone)
+        return gone
 
     def first(self, kept_from: Ints, last: Ints) -> Ints:
-        """Return where the windows begin after admission up to `last`, which equals the
-        samples ever dropped, (R, M).
+        """Return where the windows begin after admission up to `last`, (R, M).
+
+        This equals the samples ever dropped.
         """
         if self.limit is None:
             return kept_from
@@ -141,13 +141,13 @@ class Buffers:
         last: Ints,
         samples: SampleView = UNSEEN,
     ) -> Settled:
-        """Return the memories after admission up to `last`, with windows that begin at
-        `first`.
+        """Return the buffers after admission up to `last`.
+
+        The windows begin at `first`.
         """
         contents = ledger.contents
-        if (
-            self.K is not None
-        ):  # references to the last K cumulative admissions, without copies
+        if self.K is not None:
+            # references to the last K cumulative admissions, without copies
             recent = list(contents.recent)
             recent[t % self.K] = last
             contents = contents._replace(recent=tuple(recent))
@@ -160,8 +160,9 @@ class Buffers:
         return self._chosen(ledger, contents, t, last, samples)
 
     def erased(self, ledger: Ledger, client: int) -> tuple[Contents, Ints]:
-        """Return the memories without a client's samples, and the sum of their use
-        counts, (R,), after round ledger.t.
+        """Return the buffers without a client's samples, and how often they were used.
+
+        The sum of their use counts, (R,), is that after round ledger.t.
         """
         contents = ledger.contents
         if contents.born is None or self.limit is None:
@@ -170,21 +171,19 @@ class Buffers:
                 " were used is not known"
             )
         if contents.places is None:
-            begin, count = (
-                ledger.dropped[:, client, None],
-                ledger.occupancy[:, client, None],
-            )
-            there = within(
-                contents.born.shape[-1], begin, count, self.limit[client, None]
-            )[..., 0].T
+            begin = ledger.dropped[:, client, None]
+            count = ledger.occupancy[:, client, None]
+            limit = self.limit[client, None]
+            there = within(contents.born.shape[-1], begin, count, limit)[..., 0].T
         else:
             there = contents.places[:, client] >= 0
-        uses = np.where(
-            there, ledger.t + 1 - contents.born[:, client].astype(np.int64), 0
-        ).sum(axis=-1)
+        age = ledger.t + 1 - contents.born[:, client].astype(np.int64)
+        uses = np.where(there, age, 0).sum(axis=-1)
+
         emptied: dict[str, Any] = {}
         for name, nothing in (("born", 0), ("places", -1), ("labels", 0)):
-            if (array := getattr(contents, name)) is not None:
+            array = getattr(contents, name)
+            if array is not None:
                 emptied[name] = array.copy()
                 emptied[name][:, client] = nothing
         return contents._replace(**emptied), np.asarray(uses)
@@ -194,38 +193,30 @@ class Buffers:
     def _window(
         self, ledger: Ledger, contents: Contents, t: int, first: Ints, last: Ints
     ) -> Settled:
-        """Settle windows with a capacity: sample i of a client is in place i mod its
-        limit; `born` is 0 beyond the limit.
+        """Settle windows with a capacity.
+
+        Sample i of a client is in place i mod its limit; `born` is 0 beyond the limit.
         """
         assert contents.born is not None
         assert self.limit is not None
-        if np.array_equal(first, ledger.dropped) and np.array_equal(
-            last, ledger.admitted
-        ):
+        none_left = np.array_equal(first, ledger.dropped)
+        if none_left and np.array_equal(last, ledger.admitted):
             return Settled(contents, 0, np.zeros(self.runs, dtype=np.int64))
-        born = np.ascontiguousarray(np.moveaxis(contents.born, -1, 0)).astype(
-            kind_of(t), copy=False
-        )  # places first
-        begin, gone = (
-            np.maximum(ledger.admitted, first),
-            np.minimum(ledger.admitted, first) - ledger.dropped,
-        )
+
+        places_first = np.ascontiguousarray(np.moveaxis(contents.born, -1, 0))
+        born = places_first.astype(kind_of(t), copy=False)
+        begin = np.maximum(ledger.admitted, first)
+        gone = np.minimum(ledger.admitted, first) - ledger.dropped
         leaves = within(len(born), ledger.dropped, gone, self.limit)
         comes = within(len(born), begin, last - begin, self.limit)
-        since = (
-            (born * leaves)
-            .sum(axis=0, dtype=kind_of(len(born) * t))
-            .sum(axis=-1, dtype=np.int64)
-        )
-        uses = (
-            t * gone.sum(axis=-1) - since
-        )  # one use in every round from admission to t − 1
-        after = np.moveaxis(
-            np.where(comes, born.dtype.type(t), born), 0, -1
-        )  # in the usual order of axes, (R, M, B)
-        return Settled(
-            contents._replace(born=after), (begin - ledger.admitted).sum(axis=-1), uses
-        )
+
+        # A sample is used once in every round from its admission to t − 1.
+        rounds = (born * leaves).sum(axis=0, dtype=kind_of(len(born) * t))
+        uses = t * gone.sum(axis=-1) - rounds.sum(axis=-1, dtype=np.int64)
+        unused = (begin - ledger.admitted).sum(axis=-1)
+        after = np.where(comes, born.dtype.type(t), born)
+        contents = contents._replace(born=np.moveaxis(after, 0, -1))
+        return Settled(contents, unused, uses)
 
     # rules that choose
 
@@ -237,37 +228,33 @@ class Buffers:
         last: Ints,
         samples: SampleView,
     ) -> Settled:
+        """Settle a rule that chooses which samples stay."""
         assert contents.places is not None
         assert contents.born is not None
         assert self.limit is not None
+        runs = len(last)
         run, client = np.nonzero(last > ledger.admitted)
         if run.size == 0:
-            return Settled(contents, 0, np.zeros(len(last), dtype=np.int64))
-        slots, nth = (
-            contents.places.shape[-1],
-            np.arange((last - ledger.admitted).max()),
-        )
-        arriving = ledger.admitted[run, client, None] + nth
-        arriving = np.where(arriving < last[run, client, None], arriving, -1)
-        held: dict[str, NDArray[Any]] = {
-            "places": contents.places,
-            "born": contents.born,
-        }
+            return Settled(contents, 0, np.zeros(runs, dtype=np.int64))
+        most = int((last - ledger.admitted).max())
+        position = ledger.admitted[run, client, None] + np.arange(most)
+        arriving = np.where(position < last[run, client, None], position, -1)
+
+        held: dict[str, NDArray[Any]]
+        held = {"places": contents.places, "born": contents.born}
         came: dict[str, NDArray[Any]] = {
             "places": arriving,
             "born": np.full(arriving.shape, t, dtype=np.int32),
         }
         if contents.labels is not None:
-            held["labels"], came["labels"] = (
-                contents.labels,
-                _labels(samples, run, client, arriving),
-            )
+            held["labels"] = contents.labels
+            came["labels"] = _labels(samples, run, client, arriving)
         both = {
-            name: np.concatenate([held[name][run, client], came[name]], axis=1)
-            for name in held
+            name: np.concatenate([array[run, client], came[name]], axis=1)
+            for name, array in held.items()
         }
         age = np.where(both["places"] >= 0, t - both["born"], -1)
-        given = Candidates(
+        candidates = Candidates(
             position=both["places"],
             age=age,
             label=both.get("labels"),
@@ -276,52 +263,45 @@ class Buffers:
             room=self.limit[client, None],
         )
         if self.rule.scores and samples.scores is not None:
-            stays = self._scored(samples.scores, run, client, given)
+            stays = self._scored(samples.scores, run, client, candidates)
         else:
-            stays = chosen(self.rule, given)
-        left = given.there & ~stays
-        slot = np.argsort(~stays, axis=1, kind="stable")[
-            :, :slots
-        ]  # samples that stay, in their order, then the others
+            stays = chosen(self.rule, candidates)
+
+        # The samples that stay move to the first places, in their order.
+        slots = contents.places.shape[-1]
+        slot = np.argsort(~stays, axis=1, kind="stable")[:, :slots]
         empty = ~np.take_along_axis(stays, slot, axis=1)
         after = {name: array.copy() for name, array in held.items()}
         for name, array in after.items():
             nothing = -1 if name == "places" else 0
-            array[run, client] = np.where(
-                empty, nothing, np.take_along_axis(both[name], slot, axis=1)
-            )
-        used = np.where(
-            left, age, 0
-        )  # one use in every round since admission; none for a new sample
-        unused = _by_run(len(last), run, left & given.new)
-        return Settled(
-            Contents(contents.recent, **after), unused, _by_run(len(last), run, used)
-        )
+            moved = np.take_along_axis(both[name], slot, axis=1)
+            array[run, client] = np.where(empty, nothing, moved)
+
+        # A sample is used once in every round since its admission, a new one never.
+        left = candidates.there & ~stays
+        unused = _by_run(runs, run, left & candidates.new)
+        uses = _by_run(runs, run, np.where(left, age, 0))
+        return Settled(Contents(contents.recent, **after), unused, uses)
 
     def _scored(
         self, scores: ScoresAt, run: Ints, client: Ints, given: Candidates
     ) -> NDArray[np.bool_]:
-        """Return which samples stay under a rule that looks. Clients with room for all
-        their samples need no scores.
+        """Return which samples stay under a rule that looks.
 
-        Runs are handled one after another, so no number depends on another run and
-        memory holds the scores of one run only.
+        Clients with room for all their samples need no scores. Runs are handled one
+        after another, so no number depends on another run and the scores of one run
+        only are kept.
         """
         stays = given.there.copy()
         crowded = np.flatnonzero(stays.sum(axis=1) > given.room[:, 0])
-        for own in np.split(
-            crowded, np.flatnonzero(np.diff(run[crowded])) + 1 if crowded.size else []
-        ):
-            if own.size:
-                some = given.of(own)
-                row, nth = np.nonzero(some.there)
-                who = own[row]
-                found = scores(
-                    run[who], client[who], some.position[row, nth], self.rule.scores
-                )
-                stays[own, : some.position.shape[1]] = chosen(
-                    self.rule, some._replace(scores=found.placed(some.there))
-                )
+        for number in np.unique(run[crowded]):
+            own = crowded[run[crowded] == number]
+            some = given.of(own)
+            row, nth = np.nonzero(some.there)
+            who, position = own[row], some.position[row, nth]
+            found = scores(run[who], client[who], position, self.rule.scores)
+            scored = some._replace(scores=found.placed(some.there))
+            stays[own, : some.position.shape[1]] = chosen(self.rule, scored)
         return stays
 
 
@@ -346,14 +326,15 @@ def keeps_alone(
     labels: Ints | None = None,
     scores: Scores | None = None,
 ) -> NDArray[np.bool_]:
-    """Return which samples of a single client stay; `position` holds their ascending
-    positions in its stream.
+    """Return which samples of a single client stay.
 
-    The result equals that of a batch with the same seed. `scores` are those of the
-    samples, for a rule that looks.
+    `position` holds their ascending positions in its stream, and `scores` are their
+    scores, for a rule that looks. The result equals that of a batch with the same seed.
     """
     if not (age == 0).any():
         return np.ones(position.size, dtype=bool)
+    if scores is not None:
+        scores = scores.placed(np.ones((1, position.size), dtype=bool))
     given = Candidates(
         position=position.astype(np.int64)[None],
         age=age.astype(np.int64)[None],
@@ -361,37 +342,34 @@ def keeps_alone(
         seed=np.array([[seed]]),
         client=np.array([[client]]),
         room=np.array([[room]]),
-        scores=(
-            None
-            if scores is None
-            else scores.placed(np.ones((1, position.size), dtype=bool))
-        ),
+        scores=scores,
     )
     return np.asarray(chosen(rule, given)[0])
 
 
 def kind_of(t: int) -> type[np.signedinteger[Any]]:
-    """Return the narrowest integer type that holds t: with a million clients, moving
-    their arrays takes the most time.
+    """Return the narrowest integer type that holds t.
+
+    With a million clients, moving their arrays takes the most time.
     """
-    return next(
-        each
-        for each in (np.int8, np.int16, np.int32, np.int64)
-        if t <= np.iinfo(each).max
-    )
+    for kind in (np.int8, np.int16, np.int32):
+        if t <= np.iinfo(kind).max:
+            return kind
+    return np.int64
 
 
 def within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.bool_]:
-    """Return which places (B, R, M) hold the `count` samples from `begin` on, at most
-    `limit` of them.
+    """Return which places (B, R, M) hold the `count` samples from `begin` on.
+
+    At most `limit` of them are held.
     """
     kind = kind_of(2 * places)
-    first, many, most = (each.astype(kind) for each in (begin % limit, count, limit))
+    first = (begin % limit).astype(kind)
+    many, most = count.astype(kind), limit.astype(kind)
     after = np.arange(places, dtype=kind)[:, None, None] - first
-    return np.asarray(
-        ((after >= 0) & (after < np.minimum(many, most - first)))
-        | (after + most < many)
-    )
+    before_end = (after >= 0) & (after < np.minimum(many, most - first))
+    from_start = after + most < many
+    return np.asarray(before_end | from_start)
 
 
 def _by_run(runs: int, run: Ints, counts: NDArray[Any]) -> Ints:

@@ -1,5 +1,6 @@
-"""Checks of settings. A check raises SettingError with the setting's name and value;
-`optional` allows None.
+"""Checks of settings.
+
+A check raises SettingError with the setting's name and value; `optional` allows None.
 """
 
 import hashlib
@@ -26,15 +27,47 @@ T = TypeVar("T")
 def positive(
     name: str, value: ArrayLike | None, most: float = NUMBER, optional: bool = False
 ) -> None:
-    zero_or_more(name, value, most, optional, above=0.0)
+    """Raise SettingError unless all values are finite and above zero."""
+    if optional and value is None:
+        return
+    array = _array(value)
+    if array is None or not np.all(np.isfinite(array) & (array > 0)):
+        raise SettingError(
+            f"{name} = {_said(value)}: must be a positive, finite number"
+        )
+    _check_most(name, value, array, most)
+    if np.any(array < TINY):
+        raise SettingError(f"{name} = {_said(value)}: must be at least {TINY:g}")
+
+
+def zero_or_more(
+    name: str, value: ArrayLike | None, most: float = NUMBER, optional: bool = False
+) -> None:
+    """Raise SettingError unless all values are finite and zero or more."""
+    if optional and value is None:
+        return
+    array = _array(value)
+    if array is None or not np.all(np.isfinite(array) & (array >= 0)):
+        raise SettingError(
+            f"{name} = {_said(value)}: must be a finite number, zero or more"
+        )
+    _check_most(name, value, array, most)
+
+
+def _check_most(name: str, value: object, array: NDArray[Any], most: float) -> None:
+    if np.any(array > most):
+        raise SettingError(f"{name} = {_said(value)}: must not be beyond {most:g}")
 
 
 def a_share(name: str, value: float | None, optional: bool = False) -> None:
-    if not (optional if value is None else 0 <= value <= 1):
+    """Raise SettingError unless the value lies between 0 and 1."""
+    fits = optional if value is None else 0 <= value <= 1
+    if not fits:
         raise SettingError(f"{name} = {value}: must lie between 0 and 1")
 
 
 def inside_unit(name: str, value: ArrayLike) -> None:
+    """Raise SettingError unless all values lie strictly between 0 and 1."""
     array = _array(value)
     if array is None or not np.all((array > 0) & (array < 1)):
         raise SettingError(
@@ -43,69 +76,36 @@ def inside_unit(name: str, value: ArrayLike) -> None:
 
 
 def whole(name: str, value: object, least: int = 1, most: int | None = None) -> None:
-    """Raise SettingError unless `value` is one whole number, at least `least` and at
-    most `most`.
-    """
-    fits = (
-        isinstance(value, int | np.integer)
-        and not isinstance(value, bool)
-        and least <= value <= (most or value)
-    )
-    require(
-        bool(fits),
-        name,
-        value,
-        f"a whole number, {least} " + ("or more" if most is None else f"to {most:,}"),
-    )
+    """Raise SettingError unless `value` is one whole number in these limits."""
+    wanted = f"a whole number, {least} or more"
+    if most is not None:
+        wanted = f"a whole number, {least} to {most:,}"
+    is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    require(is_whole, name, value, wanted)
+    assert isinstance(value, int | np.integer)
+    require(bool(least <= value <= (most or value)), name, value, wanted)
 
 
 def whole_numbers(
     name: str, values: ArrayLike, most: float = NUMBER
 ) -> NDArray[np.int64]:
-    """Return the values as a new int64 array, or raise SettingError if they are not
-    whole numbers.
+    """Return the values as a new int64 array.
+
+    SettingError is raised if they are not whole numbers or are beyond `most`.
     """
     array = _array(values)
-    if array is None or (
-        array.dtype.kind == "f"
-        and not np.all(np.isfinite(array) & (array == np.floor(array)))
-    ):
+    fits = array is not None
+    if array is not None and array.dtype.kind == "f":
+        fits = bool(np.all(np.isfinite(array) & (array == np.floor(array))))
+    if array is None or not fits:
         raise SettingError(f"{name} = {_said(values)}: must be whole numbers")
     if np.max(array, initial=0) > most or np.min(array, initial=0) < -most:
         raise SettingError(f"{name} = {_said(values)}: must not be beyond {most:,.0f}")
     return array.astype(np.int64, copy=False)
 
 
-def zero_or_more(
-    name: str,
-    value: ArrayLike | None,
-    most: float = NUMBER,
-    optional: bool = False,
-    above: float = -1.0,
-) -> None:
-    if optional and value is None:
-        return
-    array, wanted = (
-        _array(value),
-        "a finite number, zero or more" if above < 0 else "a positive, finite number",
-    )
-    if (
-        array is None
-        or not np.all(np.isfinite(array))
-        or np.any(array < 0)
-        or np.any(array <= above)
-    ):
-        raise SettingError(f"{name} = {_said(value)}: must be {wanted}")
-    if np.any(array > most):
-        raise SettingError(f"{name} = {_said(value)}: must not be beyond {most:g}")
-    if above == 0 and np.any(array < TINY):
-        raise SettingError(f"{name} = {_said(value)}: must be at least {TINY:g}")
-
-
 def _array(value: ArrayLike | None) -> NDArray[Any] | None:
-    """Return the values as an array of numbers, or None if they are not numbers or do
-    not fit any type.
-    """
+    """Return the values as an array of numbers, or None if they are no numbers."""
     try:
         array = np.array(value)
     except (ValueError, OverflowError):
@@ -118,8 +118,9 @@ def _said(value: object) -> str:
 
 
 def checksum(named: object, known: str | None, *contents: bytes) -> str:
-    """Return the sha256 of the contents of files, for a run's record, or raise
-    DataError if it differs from `known`.
+    """Return the sha256 of the contents of files, for a run's record.
+
+    DataError is raised if it differs from `known`.
     """
     found = hashlib.sha256()
     for content in contents:
@@ -132,8 +133,7 @@ def checksum(named: object, known: str | None, *contents: bytes) -> str:
 def whole_number(
     name: str, value: object, least: int = 0, most: int = int(NUMBER)
 ) -> int:
-    """Return `value` as an int, or raise SettingError unless it is one whole number
-    from `least` to `most`.
+    """Return `value` as an int, if it is one whole number from `least` to `most`.
 
     Integers of numpy are whole numbers. Floats, text and truth values are not, whatever
     their value.
@@ -156,42 +156,37 @@ def whole_number(
 
 
 def amount(name: str, value: object, least: float = 0.0, most: float = NUMBER) -> float:
-    """Return `value` as a float, or raise SettingError unless it is one finite number
-    from `least` to `most`.
+    """Return `value` as a float, if it is one finite number from `least` to `most`.
 
-    >>> amount("adjust: amount", np.float32(0.5)), amount("adjust: amount", Decimal("4.45"))
-    (0.5, 4.45)
+    >>> amount("adjust: amount", np.float32(0.5))
+    0.5
+    >>> amount("adjust: amount", Decimal("4.45"))
+    4.45
     """
-    wanted = f"a finite number from {least:g} to {most:g}"
+    kinds = Decimal | numbers.Real | np.number
+    others = bool | np.bool_ | np.complexfloating
     number = math.nan
-    if isinstance(value, Decimal | numbers.Real | np.number) and not isinstance(
-        value, bool | np.bool_ | np.complexfloating
-    ):
-        try:
+    if isinstance(value, kinds) and not isinstance(value, others):
+        # A number is too large for a float, or it is Decimal's signalling NaN.
+        with suppress(OverflowError, ValueError):
             number = float(value)
-        except (
-            OverflowError,
-            ValueError,
-        ):  # too large for a float, or Decimal's signalling NaN
-            number = math.nan
     if not least <= number <= most:
-        raise SettingError(f"{name} = {_quoted(value)}: must be {wanted}")
+        raise SettingError(
+            f"{name} = {_quoted(value)}: must be a finite number from {least:g} to"
+            f" {most:g}"
+        )
     return number
 
 
 def true_or_false(name: str, value: object) -> bool:
-    """Return `value` as a bool, or raise SettingError unless it is a truth value of
-    Python or numpy.
-    """
+    """Return `value` as a bool, if it is a truth value of Python or numpy."""
     if not isinstance(value, bool | np.bool_):
         raise SettingError(f"{name} = {_quoted(value)}: must be true or false")
     return bool(value)
 
 
 def text(name: str, value: object, most: int) -> str:
-    """Return `value` as a str, or raise SettingError unless it is one line of at most
-    `most` printable characters.
-    """
+    """Return `value` as a str, if it is one line of at most `most` printable ones."""
     if not isinstance(value, str) or len(value) > most or not value.isprintable():
         raise SettingError(
             f"{name} = {_quoted(value)}: must be one line of text, at most {most}"
@@ -225,9 +220,7 @@ def _plain(value: Any) -> Any:
 
 
 def _quoted(value: object) -> str:
-    """Return a value as short text, with text in quotes, so that '8' cannot be taken
-    for 8.
-    """
-    return shown(
-        repr(value[:LONGEST]) if isinstance(value, str | bytes) else _plain(value)
-    )
+    """Return a value as short text; text is in quotes, so that '8' is not 8."""
+    if isinstance(value, str | bytes):
+        return shown(repr(value[:LONGEST]))
+    return shown(_plain(value))

@@ -7,7 +7,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -715,7 +715,7 @@ def _no_less_than_zero(values: Floats) -> bool:
 
 def _supplied(request: AdmissionRequest, places: Ints, lot: int) -> AdmissionRequest:
     """Return the request, limited for each client to the places that can be filled."""
-    limited: dict[str, Ints] = {}
+    limited: dict[str, Any] = {}
     room = places
     for name in ("given", "free"):
         extra = getattr(request, name)

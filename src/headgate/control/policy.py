@@ -1,5 +1,6 @@
-"""The base class of policies: frozen values whose fields are settings and that decide
-every round how much to admit.
+"""The base class of policies: frozen values whose fields are settings.
+
+They decide every round how much to admit.
 """
 
 from abc import ABC, abstractmethod
@@ -27,16 +28,18 @@ OPEN_END = 1000
 def better_of_corollary(
     system: System, mean_price: float, k: "BoundConstants"
 ) -> "Benchmark":
-    """Return the candidate of Corollary 2 with the lower Ē_T(π^CK); both solve
-    eq:kstep-opt-problem in real numbers.
+    """Return the candidate of Corollary 2 with the lower Ē_T(π^CK).
+
+    Both solve eq:kstep-opt-problem in real numbers.
     """
     from headgate.theory.comparison import ck_bound, optimal_K
 
     rounds = system.horizon or OPEN_END
-    candidates = optimal_K(mean_price, system.buffer, system.budget)
-    return min(
-        candidates, key=lambda point: ck_bound(point.K, point.rate, rounds, k).sum()
-    )
+
+    def bound(point: "Benchmark") -> float:
+        return float(ck_bound(point.K, point.rate, rounds, k).sum())
+
+    return min(optimal_K(mean_price, system.buffer, system.budget), key=bound)
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,12 +75,29 @@ class PolicyContext:
         return self.prices.mean(self.system.horizon)
 
     def better_K(self) -> int:
-        """Return the K of the better candidate of Corollary 2."""
+        """Return the K of the better candidate of Corollary 2.
+
+        Returns
+        -------
+        int
+            The number of rounds for which a sample is kept.
+        """
         return better_of_corollary(self.system, self.mean_price, self.bound).K
 
     def highest_rate(self, K: int, buffer: Ints | None = None) -> float:
-        """Return the highest rate Λ̄ that the budget and the places allow; `buffer`
-        restricts the places to some clients.
+        """Return the highest rate Λ̄ that the budget and the places allow.
+
+        Parameters
+        ----------
+        K : int
+            The number of rounds for which a sample is kept.
+        buffer : array of int, optional
+            The places of those clients that count; left out: of all clients.
+
+        Returns
+        -------
+        float
+            The rate, in samples per round.
         """
         from headgate.theory.comparison import saturated
 
@@ -88,10 +108,10 @@ class PolicyContext:
 @paper("eq:joint-policy")
 @dataclass(frozen=True, eq=False)
 class AdmissionPolicy(ABC):
-    """Decide how much to admit in each round. With its `retention` a policy is the
-    paper's joint policy π.
+    """Decide how much to admit in each round.
 
-    A new policy must define one method, `admit`; the others have defaults.
+    With its `retention` a policy is the paper's joint policy π. A new policy must
+    define one method, `admit`; the others have defaults.
 
     Parameters
     ----------
@@ -113,14 +133,37 @@ class AdmissionPolicy(ABC):
         return self.listens or (self.selection is not None and self.selection.listens)
 
     def resolved(self, given: PolicyContext) -> Self:
-        """Return the policy with values for all settings that were left out. The run's
-        record contains these values.
+        """Return the policy with values for all settings that were left out.
+
+        Parameters
+        ----------
+        given : PolicyContext
+            The information from which the values are worked out.
+
+        Returns
+        -------
+        AdmissionPolicy
+            The policy. The run's record contains its values.
         """
         return self
 
     def required(self, name: str) -> Any:
-        """Return the value of a setting that the policy needs, or raise SettingError if
-        it was not worked out.
+        """Return the value of a setting that the policy needs.
+
+        Parameters
+        ----------
+        name : str
+            The name of the setting.
+
+        Returns
+        -------
+        object
+            The value.
+
+        Raises
+        ------
+        SettingError
+            If it was not worked out.
         """
         value = getattr(self, name)
         if value is None:
@@ -131,14 +174,32 @@ class AdmissionPolicy(ABC):
         return value
 
     def retention(self, system: System) -> Retention:
-        """Return the rule by which clients drop samples. By default the oldest samples
-        leave a full buffer of B_m places.
+        """Return the rule by which clients drop samples.
+
+        Parameters
+        ----------
+        system : System
+            Buffers, budget and horizon.
+
+        Returns
+        -------
+        Retention
+            The rule. By default the oldest samples leave a full buffer of B_m places.
         """
         return Fifo()
 
     def shares(self, system: System) -> Ints:
-        """Return the whole-number weights by which a total is divided among the
-        clients, (M,). By default these are B_m.
+        """Return the weights by which a total is divided among the clients.
+
+        Parameters
+        ----------
+        system : System
+            Buffers, budget and horizon.
+
+        Returns
+        -------
+        array of int
+            The weights, (M,). By default these are B_m.
         """
         return system.buffer
 
@@ -180,9 +241,7 @@ class AdmissionPolicy(ABC):
 
 
 def check_is_policy(policy: object, where: str = "policy") -> None:
-    """Raise SettingError if `policy` is not an AdmissionPolicy, for example a class
-    instead of an instance.
-    """
+    """Raise SettingError unless `policy` is an instance of AdmissionPolicy."""
     if isinstance(policy, type):
         raise SettingError(
             f"{where} = {policy.__name__}: is a class; a policy is made of it, as in"

@@ -1,8 +1,8 @@
-"""The common interface of retention rules (which samples a full client keeps) and
-selection rules (which a client buys).
+"""The common interface of retention rules and selection rules.
 
-A rule gives every candidate a rank. The lowest ranks stay or are bought, as many as
-fit. So a rule decides which samples, never how many, and the server knows every
+Retention rules choose which samples a full client keeps, selection rules which a client
+buys. A rule gives every candidate a rank. The lowest ranks stay or are bought, as many
+as fit. So a rule decides which samples, never how many, and the server knows every
 occupancy from its own orders. Ranking uses no stored state: a single client, a batch of
 runs and a resumed run choose the same samples.
 """
@@ -76,12 +76,9 @@ class Candidates(NamedTuple):
 
     @property
     def group(self) -> Ints:
-        """The class of each sample, (C, W); one class for all samples if labels are not
-        known.
-        """
-        return np.where(
-            self.there, 0 if self.label is None else self.label.astype(np.int64), NOBODY
-        )
+        """The class of each sample, (C, W); the same for all if none is known."""
+        group = 0 if self.label is None else self.label.astype(np.int64)
+        return np.where(self.there, group, NOBODY)
 
     @property
     def end(self) -> Ints:
@@ -89,27 +86,35 @@ class Candidates(NamedTuple):
         return np.asarray(self.position.max(axis=-1, keepdims=True) + 1)
 
     def of(self, clients: Ints) -> "Candidates":
-        """Return the candidates of the given clients, without the empty places behind
-        the last sample.
+        """Return the candidates of some clients alone.
+
+        Empty places behind the last sample are left out.
+
+        Parameters
+        ----------
+        clients : array of int
+            The rows of the clients.
+
+        Returns
+        -------
+        Candidates
+            The candidates of these clients.
         """
-        held = self.there[clients].any(axis=0)
-        width = int(np.flatnonzero(held)[-1]) + 1 if held.any() else 0
-        samples = {
-            name: getattr(self, name)
-            for name in ("position", "age", "label")
-            if getattr(self, name) is not None
-        }
-        of_each = {name: array[clients, :width] for name, array in samples.items()}
-        return self._replace(
-            **of_each,
-            room=self.room[clients],
-            seed=self.seed[clients],
-            client=self.client[clients],
-        )
+        taken = self.there[clients].any(axis=0)
+        width = int(np.flatnonzero(taken)[-1]) + 1 if taken.any() else 0
+        some: dict[str, Any] = {}
+        for name in ("position", "age", "label"):
+            array = getattr(self, name)
+            if array is not None:
+                some[name] = array[clients, :width]
+        for name in ("room", "seed", "client"):
+            some[name] = getattr(self, name)[clients]
+        return self._replace(**some)
 
     def draw(self, position: Ints | None = None, again: Ints | int = 0) -> Floats:
-        """Return a random number in [0, 1) for each position, (C, …). The same position
-        always has the same number.
+        """Return a random number in [0, 1) for each position, (C, …).
+
+        The same position always has the same number.
 
         Parameters
         ----------
@@ -117,21 +122,24 @@ class Candidates(NamedTuple):
             Positions in the stream. By default those of the candidates.
         again : int or array
             Each value gives different numbers.
+
+        Returns
+        -------
+        array
+            The random numbers.
         """
-        index = np.maximum(self.position if position is None else position, 0) + (
-            np.asarray(again) << 32
-        )
-        seed, client = (
-            each.reshape(-1, *[1] * (max(index.ndim, 2) - 1))
-            for each in (self.seed, self.client)
-        )
+        index = np.maximum(self.position if position is None else position, 0)
+        index = index + (np.asarray(again) << 32)
+        by_row = (-1, *[1] * (max(index.ndim, 2) - 1))
+        seed, client = self.seed.reshape(by_row), self.client.reshape(by_row)
         return uniform(seed, self.purpose, index, client)
 
 
 @dataclass(frozen=True, eq=False)
 class RankingRule(ABC):
-    """The base class of `Retention` and `Selection`: a frozen value whose fields are
-    settings.
+    """The base class of `Retention` and `Selection`.
+
+    A rule is a frozen value whose fields are settings.
     """
 
     scores: ClassVar[tuple[str, ...]] = ()
@@ -147,10 +155,26 @@ class RankingRule(ABC):
 
         The lowest numbers stay or are bought; of equal ones, those with the lowest
         position. Empty places are ignored.
+
+        Parameters
+        ----------
+        candidates : Candidates
+            The samples that clients choose from.
+
+        Returns
+        -------
+        array
+            The numbers, (C, W).
         """
 
     def check(self) -> None:
-        """Raise SettingError if the rule names scores that it may not use."""
+        """Check the names of the scores.
+
+        Raises
+        ------
+        SettingError
+            If the rule names scores that it may not use.
+        """
         asked = self.scores
         if not isinstance(asked, tuple) or not set(asked) <= set(self.known_scores):
             known = ", ".join(self.known_scores)
@@ -160,32 +184,34 @@ class RankingRule(ABC):
 
 
 def chosen(rule: RankingRule, candidates: Candidates) -> Bools:
-    """Return which candidates stay or are bought, (C, W), for each client as many as it
-    has room for.
+    """Return which candidates stay or are bought, (C, W).
+
+    For each client they are as many as it has room for.
     """
-    rank, shape = np.asarray(rule.rank(candidates)), candidates.position.shape
-    if (
-        rank.shape != shape
-        or rank.dtype.kind not in "biuf"
-        or np.isnan(rank[candidates.there]).any()
-    ):
-        found = f"{rank.dtype}{rank.shape}"
-        found += (
-            " with some that are not a number"
-            if rank.shape == shape and rank.dtype.kind == "f"
-            else ""
-        )
-        raise SettingError(
-            f"{type(rule).__name__}.rank: must return a number for each of {shape},"
-            f" returned {found}"
-        )
-    order = np.lexsort((candidates.position, rank, ~candidates.there), axis=-1)
-    return candidates.there & (places_in(order) < candidates.room)
+    there = candidates.there
+    rank = np.asarray(rule.rank(candidates))
+    if rank.shape != there.shape or rank.dtype.kind not in "biuf":
+        raise _no_rank(rule, there, rank)
+    if np.isnan(rank[there]).any():
+        raise _no_rank(rule, there, rank)
+    order = np.lexsort((candidates.position, rank, ~there), axis=-1)
+    return there & (places_in(order) < candidates.room)
+
+
+def _no_rank(rule: RankingRule, there: Bools, rank: NDArray[Any]) -> SettingError:
+    found = f"{rank.dtype}{rank.shape}"
+    if rank.shape == there.shape and rank.dtype.kind == "f":
+        found += " with some that are not a number"
+    return SettingError(
+        f"{type(rule).__name__}.rank: must return a number for each of {there.shape},"
+        f" returned {found}"
+    )
 
 
 def ordered(first: NDArray[Any], then: NDArray[Any]) -> Ints:
-    """Return the rank of each entry in its row, from 0 on, sorted by `first` and then
-    by `then`.
+    """Return the rank of each entry in its row, from 0 on.
+
+    Entries are sorted by `first` and then by `then`.
 
     >>> ordered(np.array([[1, 0, 1]]), np.array([[0.5, 0.9, 0.1]])).tolist()
     [[2, 0, 1]]
@@ -194,21 +220,23 @@ def ordered(first: NDArray[Any], then: NDArray[Any]) -> Ints:
 
 
 def places_in(order: Ints) -> Ints:
-    """Return the inverse of the permutation `order` of each row: the index at which
-    each entry is listed.
+    """Return the inverse of the permutation `order` of each row.
+
+    It is the index at which each entry is listed.
     """
     places = np.empty_like(order)
-    np.put_along_axis(
-        places, order, np.broadcast_to(np.arange(order.shape[-1]), order.shape), axis=-1
-    )
+    numbers = np.broadcast_to(np.arange(order.shape[-1]), order.shape)
+    np.put_along_axis(places, order, numbers, axis=-1)
     return places
 
 
 def rank_within(group: Ints, first: NDArray[Any], then: NDArray[Any]) -> Ints:
-    """Return the rank of each entry among those of its group in its row, from 0 on,
-    sorted by `first` and then by `then`.
+    """Return the rank of each entry among those of its group in its row, from 0 on.
 
-    >>> rank_within(np.array([[5, 3, 5, 5]]), np.array([[1, 1, 1, 0]]), np.array([[0.2, 0.9, 0.1, 0.7]])).tolist()
+    Entries are sorted by `first` and then by `then`.
+
+    >>> group, first = np.array([[5, 3, 5, 5]]), np.array([[1, 1, 1, 0]])
+    >>> rank_within(group, first, then=np.array([[0.2, 0.9, 0.1, 0.7]])).tolist()
     [[2, 0, 1, 0]]
     """
     order = np.lexsort((then, first, group), axis=-1)
@@ -216,8 +244,5 @@ def rank_within(group: Ints, first: NDArray[Any], then: NDArray[Any]) -> Ints:
     nth = np.broadcast_to(np.arange(group.shape[-1]), group.shape)
     begins = np.ones(group.shape, dtype=bool)
     begins[:, 1:] = sorted_group[:, 1:] != sorted_group[:, :-1]
-    return np.take_along_axis(
-        nth - np.maximum.accumulate(np.where(begins, nth, 0), axis=-1),
-        places_in(order),
-        axis=-1,
-    )
+    begin = np.maximum.accumulate(np.where(begins, nth, 0), axis=-1)
+    return np.take_along_axis(nth - begin, places_in(order), axis=-1)

@@ -1,5 +1,6 @@
-"""Simulate a whole horizon of control without learning, to predict what a policy would
-spend, hold and use.
+"""Simulate a whole horizon of control without learning.
+
+It predicts what a policy would spend, hold and use.
 """
 
 from collections.abc import Callable
@@ -7,12 +8,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.prices import PriceProcess
-from headgate.control.types import Floats, Ints, Ledger, System
+from headgate.control.types import Floats, Ints, Ledger, Orders, System
 from headgate.limits import check_memory
 from headgate.theory.bound import BoundConstants, learning_error, penalty
 from headgate.theory.comparison import (
@@ -31,8 +31,9 @@ BY_ROUND = 200
 
 @dataclass(frozen=True, eq=False)
 class Rehearsal:
-    """The results of a rehearsal; arrays are (R, T), per run and round, unless stated
-    otherwise.
+    """The results of a rehearsal.
+
+    Arrays are (R, T), per run and round, unless stated otherwise.
 
     Parameters
     ----------
@@ -86,6 +87,7 @@ class Rehearsal:
 
     @property
     def rounds(self) -> int:
+        """The number of rounds, T."""
         return int(self.price.shape[-1])
 
     @property
@@ -106,9 +108,11 @@ class Rehearsal:
         return regret(self.bound(k), oracle_bound(self.system.buffer, self.rounds, k))
 
     def cost_violation(self) -> float:
+        """Return the violation of the budget, Vio^S(T)."""
         return cost_violation(self.spend, self.system.budget)
 
     def buffer_violation(self) -> float:
+        """Return the violation of the buffers, Vio^B(T)."""
         return buffer_violation(self.occupancy, self.system.buffer, self.rounds)
 
 
@@ -122,66 +126,82 @@ def rehearse(
     by_client: bool = False,
 ) -> Rehearsal:
     """Rehearse `rounds` rounds for all seeds together, calling `tick` after each round.
+
     With `by_client`, the result also holds what every client admitted and held in every
-    round."""
+    round.
+    """
     R, T, M = len(seeds), rounds, system.clients
-    check_memory(
-        f"rounds = {T}: {R} runs of so many rounds take",
-        R * T * (BY_ROUND + (32 * M if by_client else 0)),
-    )
+    by_round = BY_ROUND + (32 * M if by_client else 0)
+    check_memory(f"rounds = {T}: {R} runs of so many rounds take", R * T * by_round)
     controller = Controller(system, policy, R, seeds)
     ledger = controller.open()
-    money = {name: np.empty((T, R)) for name in ("price", "debt", "spend")}
-    counts = {
-        name: np.zeros((T, R), dtype=np.int64)
-        for name in ("admitted", "n", "N", "free", "peak_excess")
-    }
-    uses, squared = np.zeros((2, T, R), dtype=np.int64)
-    occupancy, peak = np.zeros((2, R, M), dtype=np.int64)
-    clients = np.zeros((2, T, R, M), dtype=np.int64) if by_client else None
+    series = _Series(T, ledger, by_client)
     path = np.empty((R, 0))
     for i in range(T):
         if i % BLOCK == 0:
             path = prices.path(seeds, i + 1, min(i + BLOCK, T) + 1)
         orders = controller.decide(ledger, np.ascontiguousarray(path[:, i % BLOCK]))
         after = controller.post(ledger, orders)
-        held = after.occupancy
-        money["price"][i] = (
-            orders.price if orders.price.ndim == 1 else orders.price.mean(axis=-1)
-        )
-        money["debt"][i], money["spend"][i] = (
-            ledger.debt,
-            orders.charge(orders.admitted),
-        )
-        counts["admitted"][i], counts["n"][i] = (
-            orders.admitted.sum(axis=-1),
-            held.sum(axis=-1),
-        )
-        counts["N"][i], counts["peak_excess"][i] = (
-            after.distinct,
-            (held - system.buffer).max(axis=-1),
-        )
-        uses[i], squared[i] = after.uses, after.squared_uses
-        if orders.free is not None:
-            counts["free"][i] = orders.free.sum(axis=-1)
-        if clients is not None:
-            clients[:, i] = orders.admitted, held
-        ledger, occupancy, peak = after, occupancy + held, np.maximum(peak, held)
+        series.add(i, system, ledger, orders, after)
+        ledger = after
         tick(after.t)
+    return series.result(system, ledger)
 
-    def by_run(rounds_first: NDArray[Any]) -> NDArray[Any]:
-        return np.ascontiguousarray(np.moveaxis(rounds_first, 0, 1))
 
-    return Rehearsal(
-        system=system,
-        **{name: by_run(rows) for name, rows in (money | counts).items()},
-        n_eff=by_run(effective_sample_size(uses, squared)),
-        occupancy=occupancy,
-        peak_occupancy=peak,
-        ledger=ledger,
-        admitted_by_client=None if clients is None else by_run(clients[0]),
-        held_by_client=None if clients is None else by_run(clients[1]),
-    )
+class _Series:
+    """What is kept of each round of a rehearsal, (T, R)."""
+
+    def __init__(self, rounds: int, ledger: Ledger, by_client: bool) -> None:
+        runs, clients = ledger.admitted.shape
+        shape = (rounds, runs)
+        self.money = {name: np.empty(shape) for name in ("price", "debt", "spend")}
+        self.counts = {
+            name: np.zeros(shape, dtype=np.int64)
+            for name in ("admitted", "n", "N", "free", "peak_excess")
+        }
+        self.uses, self.squared = np.zeros((2, *shape), dtype=np.int64)
+        self.occupancy, self.peak = np.zeros((2, runs, clients), dtype=np.int64)
+        self.by_client: dict[str, Ints] = {}
+        if by_client:
+            for name in ("admitted_by_client", "held_by_client"):
+                self.by_client[name] = np.zeros((*shape, clients), dtype=np.int64)
+
+    def add(
+        self, i: int, system: System, before: Ledger, orders: Orders, after: Ledger
+    ) -> None:
+        """Add round i + 1."""
+        held, price = after.occupancy, orders.price
+        self.money["price"][i] = price if price.ndim == 1 else price.mean(axis=-1)
+        self.money["debt"][i] = before.debt
+        self.money["spend"][i] = orders.charge(orders.admitted)
+        self.counts["admitted"][i] = orders.admitted.sum(axis=-1)
+        self.counts["n"][i] = held.sum(axis=-1)
+        self.counts["N"][i] = after.distinct
+        self.counts["peak_excess"][i] = (held - system.buffer).max(axis=-1)
+        if orders.free is not None:
+            self.counts["free"][i] = orders.free.sum(axis=-1)
+        self.uses[i], self.squared[i] = after.uses, after.squared_uses
+        self.occupancy += held
+        np.maximum(self.peak, held, out=self.peak)
+        if self.by_client:
+            self.by_client["admitted_by_client"][i] = orders.admitted
+            self.by_client["held_by_client"][i] = held
+
+    def result(self, system: System, ledger: Ledger) -> Rehearsal:
+        """Return the series with runs before rounds."""
+        series = self.money | self.counts | self.by_client
+        series["n_eff"] = effective_sample_size(self.uses, self.squared)
+        by_run: dict[str, Any] = {
+            name: np.ascontiguousarray(np.moveaxis(rows, 0, 1))
+            for name, rows in series.items()
+        }
+        return Rehearsal(
+            system=system,
+            occupancy=self.occupancy,
+            peak_occupancy=self.peak,
+            ledger=ledger,
+            **by_run,
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -207,6 +227,7 @@ class Plan:
 
     @property
     def regret(self) -> float:
+        """The bound minus the oracle's."""
         return self.bound - self.oracle_bound
 
     @property
@@ -221,18 +242,14 @@ class Plan:
 
     @property
     def peak_client(self) -> int:
-        """The client that exceeds its buffer the most or, if none exceeds it, fills the
-        largest share of its buffer.
+        """The client that exceeds its buffer the most.
+
+        If none exceeds it, it is the one that fills the largest share of its buffer.
         """
-        peak, room = (
-            self.rehearsal.peak_occupancy.max(axis=0),
-            self.rehearsal.system.buffer,
-        )
-        return int(
-            np.argmax(
-                np.where(peak > room, 1 + peak - room, peak / np.maximum(room, 1))
-            )
-        )
+        peak = self.rehearsal.peak_occupancy.max(axis=0)
+        room = self.rehearsal.system.buffer
+        filled = peak / np.maximum(room, 1)
+        return int(np.argmax(np.where(peak > room, 1 + peak - room, filled)))
 
     @property
     def peak_buffer(self) -> int:
@@ -240,8 +257,9 @@ class Plan:
         return int(self.rehearsal.peak_occupancy.max(axis=0)[self.peak_client])
 
     def setting(self, name: str) -> float | None:
-        """Return the planned setting `name`, for example K, rate, V or rho; None if the
-        policy has no fixed number for it.
+        """Return the planned setting `name`, for example K, rate, V or rho.
+
+        The result is None if the policy has no fixed number for it.
         """
         value = getattr(self.policy, name, None)
         return value if isinstance(value, int | float) else None
@@ -251,7 +269,6 @@ def plan(given: PolicyContext, policy: AdmissionPolicy) -> Plan:
     """Work out all settings of a policy, rehearse it, and return the plan."""
     policy = policy.resolved(given)
     result = rehearse(given.system, policy, given.prices, given.seeds, given.rounds)
+    bound = float(result.bound(given.bound).sum(axis=-1).mean())
     oracle = float(oracle_bound(given.system.buffer, result.rounds, given.bound).sum())
-    return Plan(
-        policy, result, float(result.bound(given.bound).sum(axis=-1).mean()), oracle
-    )
+    return Plan(policy, result, bound, oracle)

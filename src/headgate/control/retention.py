@@ -1,9 +1,9 @@
-"""Retention rules decide which samples a full client keeps. The controller records ages
-and counts uses.
+"""Retention rules decide which samples a full client keeps.
 
-A window rule makes a buffer a window of the client's stream, first..last−1, which the
-controller computes from counts alone (`control/buffers.py`). `rank` gives the same
-result sample by sample; a test compares the two.
+The controller records ages and counts uses. A window rule makes a buffer a window of
+the client's stream, first..last−1, which the controller computes from counts alone
+(`control/buffers.py`). `rank` gives the same result sample by sample; a test compares
+the two.
 
 Other rules may drop a sample in the round in which it arrives. Such a sample is paid
 for but never trained on; it counts in `Ledger.unused`, not in N.
@@ -30,16 +30,15 @@ clients, or one for each client
 
 @dataclass(frozen=True, eq=False)
 class Retention(RankingRule):
-    """Rank the samples that a client holds and those that it has just admitted; the
-    lowest ranks stay.
+    """Rank the samples that a client holds and those that it has just admitted.
 
-    A client keeps all of these samples, or as many as its limit allows. A rule that
-    names `scores` receives them if a model is available. Without a model it must still
-    rank.
+    The lowest ranks stay. A client keeps all of these samples, or as many as its limit
+    allows. A rule that names `scores` receives them if a model is available. Without a
+    model it must still rank.
 
     Parameters
     ----------
-    capacity : Capacity, optional
+    capacity : "buffer", int or array_like of int, optional
         The most samples that each client can hold: "buffer" for B_m, one number for all
         clients, or one for each client. None: no limit, which only window rules may
         have.
@@ -51,24 +50,48 @@ class Retention(RankingRule):
     """whether the rule looks at classes, so that the ledger must hold them"""
 
     def __post_init__(self) -> None:
-        if self.capacity is not None and not isinstance(self.capacity, str):
-            if np.any(whole_numbers("capacity", self.capacity) < 1):
+        if self.capacity is None:
+            return
+        if isinstance(self.capacity, str):
+            if self.capacity != "buffer":
                 raise SettingError(
-                    f"capacity = {self.capacity}: every client needs room for at least"
-                    " one sample"
+                    f'capacity = "{self.capacity}": must be "buffer", a number, or one'
+                    " number per client"
                 )
-        elif self.capacity not in (None, "buffer"):
+        elif np.any(whole_numbers("capacity", self.capacity) < 1):
             raise SettingError(
-                f'capacity = "{self.capacity}": must be "buffer", a number, or one'
-                " number per client"
+                f"capacity = {self.capacity}: every client needs room for at least"
+                " one sample"
             )
 
+    @property
+    def fills_buffer(self) -> bool:
+        """Whether clients can hold as many samples as their buffers have places."""
+        return isinstance(self.capacity, str)
+
     def limit(self, system: System) -> Ints | None:
-        """Return the most samples that each client can hold, (M,); None: no limit,
-        which only window rules may have.
+        """Return the most samples that each client can hold.
+
+        Parameters
+        ----------
+        system : System
+            The system with the clients' buffers.
+
+        Returns
+        -------
+        array of int or None
+            The number for each client, (M,). None means no limit, which only window
+            rules may have.
+
+        Raises
+        ------
+        SettingError
+            If the capacity does not fit the number of clients.
         """
-        if self.capacity is None or isinstance(self.capacity, str):
-            return None if self.capacity is None else system.buffer
+        if self.capacity is None:
+            return None
+        if isinstance(self.capacity, str):
+            return system.buffer
         room = whole_numbers("capacity", self.capacity)
         if room.ndim > 1 or (room.ndim == 1 and room.size != system.clients):
             raise SettingError(
@@ -90,17 +113,16 @@ class WindowRule(Retention):
 @paper("def:kstep", "eq:kstep-drop", "eq:buffer-occupancy")
 @dataclass(frozen=True, eq=False)
 class KStep(WindowRule):
-    """Every sample is trained on for exactly K rounds, or for fewer if a `capacity` is
-    set and its client is full.
+    """Every sample is trained on for exactly K rounds.
 
-    Clients named in `forever` never drop a sample; the hybrid policy uses this for its
-    stale clients.
+    There are fewer rounds if a `capacity` is set and its client is full. Clients named
+    in `forever` never drop a sample; the hybrid policy uses this for its stale clients.
 
     Parameters
     ----------
     K : int
         Number of rounds for which a sample is kept.
-    capacity : Capacity, optional
+    capacity : "buffer", int or array_like of int, optional
         The most samples that each client can hold: "buffer" for B_m, one number for all
         clients, or one for each client. None: age alone decides which samples leave.
     forever : tuple of int, default ()
@@ -122,12 +144,11 @@ class KStep(WindowRule):
 
 @dataclass(frozen=True, eq=False)
 class Fifo(WindowRule):
-    """When a client holds `capacity` samples, its oldest samples make room for new
-    ones.
+    """The oldest samples of a full client make room for new ones.
 
     Parameters
     ----------
-    capacity : Capacity, default "buffer"
+    capacity : "buffer", int or array_like of int, default "buffer"
         The most samples that each client can hold: "buffer" for B_m, one number for all
         clients, or one for each client.
     """
@@ -140,8 +161,7 @@ class Fifo(WindowRule):
 
 @dataclass(frozen=True, eq=False)
 class Reservoir(Retention):
-    """At any time the buffer is a uniformly random choice among all samples ever
-    admitted.
+    """The buffer is a uniformly random choice among all samples ever admitted.
 
     The distribution is that of Vitter's algorithm R (1985): the i-th sample enters with
     probability B/i and replaces a random one. Each sample has one random key and the
@@ -150,7 +170,7 @@ class Reservoir(Retention):
 
     Parameters
     ----------
-    capacity : Capacity, default "buffer"
+    capacity : "buffer", int or array_like of int, default "buffer"
         The most samples that each client can hold: "buffer" for B_m, one number for all
         clients, or one for each client.
     """
@@ -163,16 +183,16 @@ class Reservoir(Retention):
 
 @dataclass(frozen=True, eq=False)
 class ClassBalanced(Retention):
-    """Each excess sample is dropped from the client's largest class: a random old
-    sample, or a new one if no old one is left.
+    """Each excess sample is dropped from the client's largest class.
 
-    This is the greedy balancing of Prabhu, Torr and Dokania (2020), for all samples of
-    a round together. Among classes of the same size the choice is random. Without
-    labels all samples are one class, and old ones leave at random.
+    It is a random old sample, or a new one if no old one is left. This is the greedy
+    balancing of Prabhu, Torr and Dokania (2020), for all samples of a round together.
+    Among classes of the same size the choice is random. Without labels all samples are
+    one class, and old ones leave at random.
 
     Parameters
     ----------
-    capacity : Capacity, default "buffer"
+    capacity : "buffer", int or array_like of int, default "buffer"
         The most samples that each client can hold: "buffer" for B_m, one number for all
         clients, or one for each client.
     """

@@ -1,8 +1,8 @@
-"""A model's scores of samples, for rules that look: its certainty, its error, and the
-gradient that a sample causes.
+"""A model's scores of samples, for rules that look.
 
-A rule names the scores that it needs; only these are computed. The gradient of a
-sample's loss with respect to the last layer is error ⊗ features.
+They are its certainty, its error, and the gradient that a sample causes. A rule names
+the scores that it needs; only these are computed. The gradient of a sample's loss with
+respect to the last layer is error ⊗ features.
 """
 
 from collections.abc import Callable
@@ -19,11 +19,10 @@ Bools = NDArray[np.bool_]
 
 
 class Scores(NamedTuple):
-    """A model's scores of samples, None if they were not asked for. (…) is the shape of
-    the samples, for example (C, W).
+    """A model's scores of samples, None if they were not asked for.
 
-    All numbers are finite. They are 0 for a place without a sample and for a model with
-    non-finite output.
+    (…) is the shape of the samples, for example (C, W). All numbers are finite. They
+    are 0 for a place without a sample and for a model with non-finite output.
 
     Parameters
     ----------
@@ -51,19 +50,30 @@ class Scores(NamedTuple):
     features: Floats | None = None
 
     def placed(self, there: Bools) -> "Scores":
-        """Return the scores in the shape of `there`: in order at the places that are
-        true, 0 elsewhere.
+        """Return the scores in the shape of `there`.
 
-        >>> Scores(loss=np.array([0.5, 2.0])).placed(np.array([[True, False], [False, True]])).loss.tolist()
+        Parameters
+        ----------
+        there : array of bool
+            Which places have a sample. Their scores follow in order; others are 0.
+
+        Returns
+        -------
+        Scores
+            The scores.
+
+        Examples
+        --------
+        >>> there = np.array([[True, False], [False, True]])
+        >>> Scores(loss=np.array([0.5, 2.0])).placed(there).loss.tolist()
         [[0.5, 0.0], [0.0, 2.0]]
         """
-
-        def put(values: Floats) -> Floats:
-            everywhere = np.zeros((*there.shape, *values.shape[1:]))
-            everywhere[there] = values
-            return everywhere
-
-        return Scores(*(None if values is None else put(values) for values in self))
+        placed: dict[str, Floats] = {}
+        for name, values in self._asdict().items():
+            if values is not None:
+                placed[name] = np.zeros((*there.shape, *values.shape[1:]))
+                placed[name][there] = values
+        return Scores(**placed)
 
 
 NAMES = Scores._fields
@@ -73,24 +83,24 @@ ScoresAt = Callable[[Ints, Ints, Ints, tuple[str, ...]], Scores]
 """function that returns the scores of each sample, given (runs, clients, positions,
 names of scores)
 """
+BY_CLASS = ("error", "guess", "features")
+"""scores that have several numbers for each sample"""
 
 
 def checked_scores(scores: Scores, asked: tuple[str, ...], samples: int) -> Scores:
-    """Return the scores named in `asked` in float64, or raise SettingError if they do
-    not fit the number of samples.
+    """Return the scores named in `asked` in float64.
+
+    SettingError is raised if they do not fit the number of samples.
     """
     found: dict[str, Floats] = {}
     for name in asked:
         values = np.asarray(getattr(scores, name, None), dtype=np.float64)
-        many = 2 if name in ("error", "guess", "features") else 1
-        if (
-            values.ndim != many
-            or len(values) != samples
-            or not np.isfinite(values).all()
-        ):
-            wanted = f"{many}-dimensional, of {samples} samples, and finite"
+        ndim = 2 if name in BY_CLASS else 1
+        fits = values.ndim == ndim and len(values) == samples
+        if not fits or not np.isfinite(values).all():
             raise SettingError(
-                f"scores.{name}: must be {wanted}; it is of shape {values.shape}"
+                f"scores.{name}: must be {ndim}-dimensional, of {samples} samples, and"
+                f" finite; it is of shape {values.shape}"
             )
         found[name] = values
     return Scores(**found)
@@ -102,11 +112,23 @@ def scores_of(
     labels: Ints | None,
     features: NDArray[Any] | None,
 ) -> Scores:
-    """Compute the scores named in `asked`, in float64, from the logits of a model, (S,
-    classes).
+    """Compute the scores named in `asked`, in float64.
 
-    Labels may be None if no score in `asked` needs them, features if they are not in
-    `asked`.
+    Parameters
+    ----------
+    asked : tuple of str
+        Names of the scores.
+    logits : array
+        Output of the model, (S, classes).
+    labels : array of int or None
+        Class of each sample, (S,); None if no score in `asked` needs them.
+    features : array or None
+        Input of the last layer, (S, H); None if it is not in `asked`.
+
+    Returns
+    -------
+    Scores
+        The scores.
     """
     z = logits.astype(np.float64)
     broken = ~np.isfinite(z).all(axis=1)
@@ -116,19 +138,16 @@ def scores_of(
     z[broken] = 0.0
     z -= z.max(axis=1, keepdims=True)
     log_chance = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
-    chance, each = np.exp(log_chance), np.arange(len(z))
+    chance = np.exp(log_chance)
+    each = np.arange(len(z))
+
     found: dict[str, Floats] = {}
     if "loss" in asked:
         found["loss"] = -log_chance[each, labels]
     if "entropy" in asked:
         found["entropy"] = -(chance * log_chance).sum(axis=1)
     if "margin" in asked:
-        two = (
-            np.partition(chance, -2, axis=1)[:, -2:]
-            if chance.shape[1] > 1
-            else np.insert(chance, 0, 0.0, axis=1)
-        )
-        found["margin"] = two[:, 1] - two[:, 0]
+        found["margin"] = _margin(chance)
     for name, classes in (("error", labels), ("guess", z.argmax(axis=1))):
         if name in asked:
             found[name] = chance.copy()
@@ -139,3 +158,11 @@ def scores_of(
     for values in found.values():
         values[broken] = 0.0
     return Scores(**found)
+
+
+def _margin(chance: Floats) -> Floats:
+    """Return the largest minus the second largest probability of each sample, (S,)."""
+    if chance.shape[1] == 1:
+        return np.asarray(chance[:, 0] - 0.0)
+    two = np.partition(chance, -2, axis=1)[:, -2:]
+    return np.asarray(two[:, 1] - two[:, 0])

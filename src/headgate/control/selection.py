@@ -1,9 +1,9 @@
-"""Selection rules choose which unlabelled samples in a window of their streams clients
-buy, as many as were ordered.
+"""Selection rules choose which unlabelled samples clients buy, as many as were ordered.
 
-A rule that names `scores` looks at samples, and looks may have a price. A rule without
-scores knows only the positions of the samples and pays for labels alone. The labels of
-the candidates are not known.
+The samples are those in a window of the clients' streams. A rule that names `scores`
+looks at samples, and looks may have a price. A rule without scores knows only the
+positions of the samples and pays for labels alone. The labels of the candidates are not
+known.
 """
 
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headgate.control.checks import a_share
 from headgate.control.ranking import Candidates, RankingRule
 from headgate.control.scores import WITHOUT_LABELS
-from headgate.control.types import Arrays, Bools, Ledger
+from headgate.control.types import Arrays, Bools, Floats, Ints, Ledger
 from headgate.errors import SettingError
 
 
@@ -37,28 +37,72 @@ class Selection(RankingRule):
         return bool(self.scores)
 
     def start(self, runs: int) -> Arrays:
-        """Return the rule's memory before round 1; its names begin with
-        "selection.".
+        """Return the rule's memory before round 1.
+
+        Parameters
+        ----------
+        runs : int
+            R, the length of every array's first axis.
+
+        Returns
+        -------
+        dict of str to array
+            The memory; its names begin with "selection.".
         """
         return {}
 
     def heard(self, ledger: Ledger) -> Arrays:
-        """Return the rule's memory after the ledger's last round."""
+        """Return the rule's memory after the ledger's last round.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            The ledger.
+
+        Returns
+        -------
+        dict of str to array
+            The memory.
+        """
         return {}
 
     def looking(self, ledger: Ledger) -> Bools:
-        """Return which clients look in the next round, (R, M)."""
+        """Return which clients look in the next round.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            The ledger after the last round.
+
+        Returns
+        -------
+        array of bool
+            Whether each client looks, (R, M).
+        """
         return np.full(ledger.admitted.shape, self.looks)
 
     def now(self, looking: bool) -> "Selection":
-        """Return the rule by which clients choose in a round, depending on whether they
-        look in it.
+        """Return the rule by which clients choose in a round.
+
+        Parameters
+        ----------
+        looking : bool
+            Whether they look in the round.
+
+        Returns
+        -------
+        Selection
+            The rule.
         """
         return self
 
     def check(self) -> None:
-        """Raise SettingError if the rule needs scores that are not known before a label
-        is bought.
+        """Check the names of the scores.
+
+        Raises
+        ------
+        SettingError
+            If the rule needs scores that are not known before a label is bought.
         """
         super().check()
         if self.beside_held and "features" not in self.scores:
@@ -69,11 +113,10 @@ class Selection(RankingRule):
 
 @dataclass(frozen=True, eq=False)
 class ByLot(Selection):
-    """Choose samples of the window at random, all choices equally likely. The rule does
-    not look, so it pays for labels alone.
+    """Choose samples of the window at random, all choices equally likely.
 
-    Each draw depends on the run's seed, the client and the position of the sample in
-    the stream.
+    The rule does not look, so it pays for labels alone. Each draw depends on the run's
+    seed, the client and the position of the sample in the stream.
     """
 
     def rank(self, candidates: Candidates) -> NDArray[Any]:
@@ -82,12 +125,12 @@ class ByLot(Selection):
 
 @dataclass(frozen=True, eq=False)
 class ByEntropy(Selection):
-    """Choose the samples whose class the model is least sure of, measured by the
-    entropy of its predicted probabilities.
+    """Choose the samples whose class the model is least sure of.
 
-    See Settles, *Active Learning Literature Survey* (2009), section 3.1. The model's
-    probabilities must be meaningful. In the first rounds they are not, and the choice
-    is then no better than a random one.
+    Its measure is the entropy of the predicted probabilities. See Settles, *Active
+    Learning Literature Survey* (2009), section 3.1. The model's probabilities must be
+    meaningful. In the first rounds they are not, and the choice is then no better than
+    a random one.
     """
 
     scores = ("entropy",)
@@ -115,6 +158,8 @@ class ByMargin(Selection):
         return candidates.scores.margin
 
 
+MEMORY = ("selection.state", "selection.right", "selection.heard", "selection.ever")
+"""names of the arrays that `Adaptive` remembers"""
 TRIAL, LOTS, MARGINS = 0, 1, 2
 CONTROL, FOR, AGAINST, LATEST = 4, 10, 100, 30
 """in the trial, one client in `CONTROL` chooses at random; the trial ends after `FOR`
@@ -124,17 +169,17 @@ smoothed over `LATEST` samples"""
 
 @dataclass(frozen=True, eq=False)
 class Adaptive(ByMargin):
-    """Choose by margin, or at random while the model is wrong about nearly all randomly
-    chosen samples.
+    """Choose by margin, or at random while the model is still wrong nearly always.
 
-    Such a model is unsure about samples from which it cannot learn yet. No client looks
-    in round 1, because the model is untrained. In the trial that follows, three clients
-    in four look and the others choose at random. The share that counts is that of the
-    random clients' new samples whose class had a predicted probability above ½ before
-    training. When it is at least `level` after 10 such samples or more, the trial ends
-    and all clients look in all rounds from then on. After 100 such samples the trial
-    ends in any case, and no client looks until the share reaches `again`. Without
-    reports, as in a plan, the trial continues.
+    A model that is wrong about nearly all randomly chosen samples is unsure about
+    samples from which it cannot learn yet. No client looks in round 1, because the
+    model is untrained. In the trial that follows, three clients in four look and the
+    others choose at random. The share that counts is that of the random clients' new
+    samples whose class had a predicted probability above ½ before training. When it is
+    at least `level` after 10 such samples or more, the trial ends and all clients look
+    in all rounds from then on. After 100 such samples the trial ends in any case, and
+    no client looks until the share reaches `again`. Without reports, as in a plan, the
+    trial continues.
 
     Parameters
     ----------
@@ -155,50 +200,41 @@ class Adaptive(ByMargin):
         a_share("again", self.again)
 
     def start(self, runs: int) -> Arrays:
-        whole = np.zeros(runs, dtype=np.int64)
-        return {
-            "selection.state": whole,
-            "selection.right": np.zeros(runs),
-            "selection.heard": whole,
-            "selection.ever": whole,
-        }
+        count = np.zeros(runs, dtype=np.int64)
+        return dict(zip(MEMORY, (count, np.zeros(runs), count, count), strict=True))
 
     def heard(self, ledger: Ledger) -> Arrays:
-        state, right, heard, ever = (ledger.memory[name] for name in self.start(1))
-        if (
-            ledger.losses is not None
-            and ledger.losses.right is not None
-            and ledger.t > 1
-        ):
-            reported = np.isfinite(ledger.losses.right)
-            judged = reported & ~((state == TRIAL)[:, None] & self._tried(ledger))
+        state, right, heard, ever = (ledger.memory[name] for name in MEMORY)
+        reported = None if ledger.losses is None else ledger.losses.right
+        if reported is not None and ledger.t > 1:
+            known = np.isfinite(reported)
+            judged = known & ~((state == TRIAL)[:, None] & self._tried(ledger))
             many = judged.sum(axis=-1)
-            share = np.where(judged, ledger.losses.right, 0.0).sum(
-                axis=-1
-            ) / np.maximum(many, 1)
-            bought = np.rint(
-                (ledger.ever - ever) * many / np.maximum(reported.sum(axis=-1), 1)
-            ).astype(np.int64)
-            new = np.maximum(
-                bought, many
-            )  # if labels come late, reports include those of other rounds
-            right = right + new / np.maximum(new + np.minimum(heard, LATEST), 1) * (
-                share - right
-            )
+            share = np.where(judged, reported, 0.0).sum(axis=-1) / np.maximum(many, 1)
+
+            bought = (ledger.ever - ever) * many / np.maximum(known.sum(axis=-1), 1)
+            # If labels come late, reports include those of other rounds.
+            new = np.maximum(np.rint(bought).astype(np.int64), many)
+            weight = new / np.maximum(new + np.minimum(heard, LATEST), 1)
+            right = right + weight * (share - right)
             heard = heard + new
-            pays = (state == MARGINS) | (
-                right >= np.where(state == TRIAL, self.level, self.again)
-            )
-            over = heard >= np.where(state == TRIAL, np.where(pays, FOR, AGAINST), 0)
-            state = np.where(over, np.where(pays, MARGINS, LOTS), state)
-        return dict(zip(self.start(1), (state, right, heard, ledger.ever), strict=True))
+            state = self._state(state, right, heard)
+        after = (state, right, heard, ledger.ever)
+        return dict(zip(MEMORY, after, strict=True))
+
+    def _state(self, state: Ints, right: Floats, heard: Ints) -> Ints:
+        """Return whether each run is in the trial, or by what it chooses after it."""
+        trial = state == TRIAL
+        level = np.where(trial, self.level, self.again)
+        pays = (state == MARGINS) | (right >= level)
+        needed = np.where(trial, np.where(pays, FOR, AGAINST), 0)
+        then = np.where(pays, MARGINS, LOTS)
+        return np.where(heard >= needed, then, state)
 
     def looking(self, ledger: Ledger) -> Bools:
         state = self.heard(ledger)["selection.state"][:, None]
-        return np.asarray(
-            ((state == MARGINS) | ((state == TRIAL) & self._tried(ledger)))
-            & (ledger.t > 0)
-        )
+        looking = (state == MARGINS) | ((state == TRIAL) & self._tried(ledger))
+        return np.asarray(looking & (ledger.t > 0))
 
     def _tried(self, ledger: Ledger) -> Bools:
         """Return which clients look in the trial, (M,)."""

@@ -282,7 +282,18 @@ class Losses(NamedTuple):
         return [each for each in self if each is not None]
 
     def of_runs(self, rows: slice | Ints) -> "Losses":
-        """Return the losses of the runs `rows` alone."""
+        """Return the losses of some runs alone.
+
+        Parameters
+        ----------
+        rows : slice or array of int
+            The numbers of the runs.
+
+        Returns
+        -------
+        Losses
+            The losses of these runs.
+        """
         return Losses(*(each[rows] for each in self.arrays))
 
 
@@ -470,7 +481,7 @@ class Orders:
         """
         if self.free is None:
             return admitted
-        return np.maximum(admitted - self.free, 0)
+        return np.asarray(np.maximum(admitted - self.free, 0))
 
     def charge(self, admitted: Ints) -> Floats:
         """Return what the samples `admitted` cost per run.

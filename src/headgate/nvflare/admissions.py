@@ -1,7 +1,7 @@
 """A client's count of its admissions, on disk."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -85,21 +85,11 @@ class Admissions:
         count.forget(known=order.last - order.samples)
 
         self._path.parent.mkdir(parents=True, exist_ok=True)
-        replace_file(
-            self._path,
-            json_bytes(
-                {"run": run, "position": count.position, "rounds": count.rounds}
-            ),
-        )
+        replace_file(self._path, json_bytes(asdict(count)))
         sync(self._path.parent)
         rounds = sorted(count.rounds)
-        self.report = {
-            META: {
-                "rounds": rounds,
-                "admitted": [count.rounds[t] for t in rounds],
-                "erased": gone,
-            }
-        }
+        admitted = [count.rounds[t] for t in rounds]
+        self.report = {META: {"rounds": rounds, "admitted": admitted, "erased": gone}}
         return held
 
     def _check(self, count: "_Count", run: str, order: Purchase) -> None:
@@ -112,9 +102,8 @@ class Admissions:
                 " its own"
             )
         known = order.last - order.samples
-        if not count.reported <= known <= count.position or order.round < max(
-            count.rounds, default=0
-        ):
+        newest = max(count.rounds, default=0)
+        if not count.reported <= known <= count.position or order.round < newest:
             raise DataError(
                 f"{self._path}: counts {count.position} samples, the server {known}:"
                 " one of both is an old copy"
@@ -144,11 +133,11 @@ class _Count:
         """Remove the rounds whose report the server has received, but keep the last
         one.
         """
-        while (
-            len(self.rounds) > 1
-            and self.reported + self.rounds[min(self.rounds)] <= known
-        ):
-            del self.rounds[min(self.rounds)]
+        while len(self.rounds) > 1:
+            oldest = min(self.rounds)
+            if self.reported + self.rounds[oldest] > known:
+                break
+            del self.rounds[oldest]
 
 
 def _purchase(model: Any) -> tuple[str, Purchase]:

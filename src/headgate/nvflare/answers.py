@@ -1,8 +1,8 @@
 """The answers of clients: what is read of them, and what is refused."""
 
-from collections.abc import Callable, Mapping
-from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,52 +14,43 @@ from headgate.errors import DataError, HeadgateError
 from headgate.escaping import one_line, shown
 
 Model = dict[str, NDArray[Any]]
-P = ParamSpec("P")
-T = TypeVar("T")
 
 
-def refused_if_unreadable(read: Callable[P, T]) -> Callable[P, T]:
+@contextmanager
+def refused_if_unreadable() -> Iterator[None]:
     """Refuse what cannot be read for any reason, because untrusted values can fail in
     many ways.
     """
-
-    @wraps(read)
-    def reading(*given: P.args, **named: P.kwargs) -> T:
-        try:
-            return read(*given, **named)
-        except HeadgateError:
-            raise
-        except Exception as error:
-            raise DataError(
-                f"its answer cannot be read ({type(error).__name__}:"
-                f" {one_line(error, 200)})"
-            ) from None
-
-    return reading
+    try:
+        yield
+    except HeadgateError:
+        raise
+    except Exception as error:
+        raise DataError(
+            f"its answer cannot be read ({type(error).__name__}:"
+            f" {one_line(error, 200)})"
+        ) from None
 
 
-@refused_if_unreadable
+@refused_if_unreadable()
 def read_report(sent: Any, t: int) -> Delivery:
     """Return a client's report on round t. A malformed report is refused; the accounts
     check whether it can be true.
     """
     report = sent if isinstance(sent, dict) else {}
-    rounds, admitted = (
-        checked(name, tuple[int, ...], report.get(name))
-        for name in ("rounds", "admitted")
-    )
+    rounds = checked("rounds", tuple[int, ...], report.get("rounds"))
+    admitted = checked("admitted", tuple[int, ...], report.get("admitted"))
     if len(rounds) != len(admitted) or max(rounds, default=0) != t:
         raise DataError(
             f"rounds = {shown(rounds)}: must go up to {t}, with as many numbers as in"
             " admitted"
         )
     done = dict(zip(rounds, admitted, strict=True))
-    return Delivery(
-        done.pop(t), earlier=done, erased=checked("erased", int, report.get("erased"))
-    )
+    erased = checked("erased", int, report.get("erased"))
+    return Delivery(done.pop(t), earlier=done, erased=erased)
 
 
-@refused_if_unreadable
+@refused_if_unreadable()
 def read_update(
     params: Any, is_change: bool, model: NamedArrays, longest: float | None = None
 ) -> Model:
@@ -89,15 +80,10 @@ def same_shapes(params: Any, model: NamedArrays) -> Model:
         )
     arrays = {name: params[name] for name in model}
     for name, found in arrays.items():
+        shape = model[name].shape
         is_array = isinstance(found, np.ndarray | np.generic)
-        if (
-            not is_array
-            or found.shape != model[name].shape
-            or found.dtype.kind not in "fiub"
-        ):
-            raise DataError(
-                f"params.{name}: must be numbers of shape {model[name].shape}"
-            )
+        if not is_array or found.shape != shape or found.dtype.kind not in "fiub":
+            raise DataError(f"params.{name}: must be numbers of shape {shape}")
     return {name: np.asarray(found) for name, found in arrays.items()}
 
 

@@ -18,7 +18,7 @@ from nvflare.app_common.workflows.base_fedavg import BaseFedAvg
 from headgate.books.books import Books, Delivery, Purchase
 from headgate.books.messages import TEXT
 from headgate.books.updates import NamedArrays, check_update, shorten
-from headgate.control.checks import amount, text, whole_number
+from headgate.control.checks import amount, optional, text, whole_number
 from headgate.control.types import System
 from headgate.errors import DataError, HeadgateError, SettingError
 from headgate.escaping import one_line, shown
@@ -80,10 +80,18 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
     """
 
     def __init__(
-        self, folder: str, sites: Sequence[str], system: Mapping[str, Any], policy: str | Mapping[str, Any] = "headgate",
-        prices: Sequence[float] = (), timeout: int = 0, persistor_id: str = "",
-        norm_multiple: float = 10.0, norm_cap: float | None = None, offences: int = 3,
-    ) -> None:  # fmt: skip
+        self,
+        folder: str,
+        sites: Sequence[str],
+        system: Mapping[str, Any],
+        policy: str | Mapping[str, Any] = "headgate",
+        prices: Sequence[float] = (),
+        timeout: int = 0,
+        persistor_id: str = "",
+        norm_multiple: float = 10.0,
+        norm_cap: float | None = None,
+        offences: int = 3,
+    ) -> None:
         own = "AdmissionController"
         persistor_id = text(f"{own}: persistor_id", persistor_id, TEXT)
         super().__init__(
@@ -98,11 +106,10 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         self.prices = amounts(f"{own}: prices", prices)
         self.timeout = whole_number(f"{own}: timeout", timeout)
         self.norm_multiple = amount(f"{own}: norm_multiple", norm_multiple)
-        self.norm_cap = (
-            None if norm_cap is None else amount(f"{own}: norm_cap", norm_cap, TINY)
-        )
+        self.norm_cap = optional(amount, f"{own}: norm_cap", norm_cap, TINY)
         self.offences = whole_number(f"{own}: offences", offences, 1)
-        if len(self.sites) < (clients := len(self.system["buffer"])):
+        clients = len(self.system["buffer"])
+        if len(self.sites) < clients:
             raise SettingError(
                 f"{own}: sites = {shown(self.sites)}: must be {clients} names or more,"
                 " one for each buffer"
@@ -154,26 +161,30 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
     def run(self) -> None:
         """Run the remaining rounds. NVFlare calls this method."""
         folder = Path(self.folder)
-        new = (
-            None if any(folder.glob(MODELS)) else first(self._first_model())
-        )  # before there are accounts
+        new = None
+        if not any(folder.glob(MODELS)):  # before there are accounts
+            new = first(self._first_model())
         system, policy = System(**self.system), make(POLICY, self.policy, "policy")
         with Books(folder, system, policy, offences=self.offences) as books:
             clear_partial(folder)
             if new is not None:
                 self._begin_with(new, books)
             kept = read_model(self._path(books.ledger.t))
-            while not self.abort_signal.triggered and books.ledger.t < (
-                books.system.horizon or np.inf
-            ):
-                if books.system.clients > len(self.sites):
+            while not self._is_over(books):
+                clients = books.system.clients
+                if clients > len(self.sites):
                     raise SettingError(
                         f"sites: names {len(self.sites)} clients, the accounts have"
-                        f" {books.system.clients}"
+                        f" {clients}"
                     )
                 kept = self._round(books, books.ledger.t + 1, kept)
         if self.persistor:
             self.save_model(FLModel(params=kept.arrays))
+
+    def _is_over(self, books: Books) -> bool:
+        horizon = books.system.horizon
+        last = horizon is not None and books.ledger.t >= horizon
+        return last or self.abort_signal.triggered
 
     def _first_model(self) -> Model:
         """Return what `load_model` gives, if it can be averaged."""
@@ -237,11 +248,10 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
                 f" refused answers; `{lift}` ends this"
             )
         accepted = len(judged.reports.keys() - judged.refused.keys())
-        answered, spent = (
-            f"{accepted} of {len(purchases)} answers",
-            f"{books.ledger.spent[0]:g} spent in all",
+        self.info(
+            f"headgate: round {t}: {accepted} of {len(purchases)} answers,"
+            f" {books.ledger.spent[0]:g} spent in all"
         )
-        self.info(f"headgate: round {t}: {answered}, {spent}")
         return after
 
     def _ask(
@@ -250,17 +260,12 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         """Send the purchases and the model, wait, and return the answers by client."""
         answers: dict[int, FLModel] = {}
         for each in purchases:
-            task = FLModel(
-                params=model,
-                current_round=t,
-                meta={META: {**each._asdict(), "run": run}},
-            )
-            keep = partial(answers.__setitem__, each.client)
+            meta = {META: {**each._asdict(), "run": run}}
             self.send_model(
-                data=task,
+                data=FLModel(params=model, current_round=t, meta=meta),
                 targets=[self.sites[each.client]],
                 timeout=self.timeout,
-                callback=keep,
+                callback=partial(answers.__setitem__, each.client),
             )
         while self.get_num_standing_tasks() and not self.abort_signal.triggered:
             time.sleep(self._task_check_period)
@@ -279,12 +284,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
                 held = books.check(client, report)
                 judged.reports[client] = report
                 if held:
-                    update = read_update(
-                        answer.params,
-                        answer.params_type == ParamsType.DIFF,
-                        model,
-                        self.norm_cap,
-                    )
+                    is_change = answer.params_type == ParamsType.DIFF
+                    update = read_update(answer.params, is_change, model, self.norm_cap)
                     judged.updates[client] = held, update
             except HeadgateError as error:
                 judged.refused[client] = one_line(error)
@@ -308,9 +309,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
                 "client_name": self.sites[client],
             }
             results.append(FLModel(params=_widened(own), current_round=t, meta=meta))
-        before = {
-            name: own.copy() for name, own in kept.arrays.items()
-        }  # `update_model` may change them in place
+        # `update_model` may change them in place
+        before = {name: own.copy() for name, own in kept.arrays.items()}
         with np.errstate(over="ignore", invalid="ignore"):
             found = self.update_model(FLModel(params=before), self.aggregate(results))
         try:

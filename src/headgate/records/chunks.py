@@ -7,7 +7,7 @@ all that is needed to continue the chunk elsewhere.
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -21,16 +21,15 @@ from headgate.control.types import Ledger
 from headgate.errors import DataError, SettingError
 from headgate.experiment import Experiment, load
 from headgate.experiment.sections import RunTable
-from headgate.limits import RECIPE
 from headgate.records.reader import (
     CHUNKS,
     CONFIG,
-    ENVIRONMENT,
     HEAD,
+    RunFolder,
     newest_checkpoints,
     read_head,
 )
-from headgate.records.tables import file_checksum, read_sealed
+from headgate.records.tables import file_checksum
 from headgate.records.writer import TENSORS, RunWriter
 from headgate.registry import fill
 
@@ -41,40 +40,39 @@ class Chunk:
 
     Parameters
     ----------
-    folder : pathlib.Path
+    run : RunFolder
         The run folder.
-    environment : mapping
-        The facts about software and device with which the run was begun.
     whole : Experiment
-        The experiment of the run.
-    runs : RunTable
+        The experiment of all its runs.
+    table : RunTable
         The policies and seeds of the chunk.
     number : int, optional
         The number of the chunk; None if the run is not divided.
     """
 
-    folder: Path
-    environment: Mapping[str, Any]
+    run: RunFolder
     whole: Experiment
-    runs: RunTable
+    table: RunTable
     number: int | None = None
 
     def __str__(self) -> str:
         name = self.folder.name if self.number is None else f"{self.number:03d}"
-        seeds = self.runs.all_seeds
-        policies = ", ".join(self.runs.policies)
+        seeds = self.table.all_seeds
+        policies = ", ".join(self.table.policies)
         return f"{name} ({policies}, seeds {seeds[0]} to {seeds[-1]})"
+
+    @property
+    def folder(self) -> Path:
+        """The run folder's path."""
+        return self.run.path
 
     @cached_property
     def experiment(self) -> Experiment:
         """The experiment of the chunk's runs alone."""
         if self.number is None:
             return self.whole
-        return self.whole.only(list(self.runs.policies), np.array(self.runs.all_seeds))
-
-    def fact(self, key: str) -> str:
-        """Return a string from environment.json; raise DataError if it is missing."""
-        return fact_of(self.folder, self.environment, key)
+        seeds = np.array(self.table.all_seeds)
+        return self.whole.only(list(self.table.policies), seeds)
 
     def writer(self, parts: Mapping[str, str]) -> RunWriter:
         """Return a writer of the chunk's files; `parts` are the checksums of the parts
@@ -83,29 +81,15 @@ class Chunk:
         return RunWriter(self.folder, parts, self.number)
 
 
-def fact_of(folder: Path, environment: Mapping[str, Any], key: str) -> str:
-    """Return a string from environment.json; raise DataError if it is missing."""
-    value = environment.get(key)
-    if not isinstance(value, str):
-        raise DataError(
-            f"{folder / ENVIRONMENT}: {key} is missing; the run cannot be continued"
-        )
-    return value
-
-
-def chunks_of(
-    folder: Path, experiment: Experiment, environment: Mapping[str, Any]
-) -> list[Chunk]:
+def chunks_of(run: RunFolder, experiment: Experiment) -> list[Chunk]:
     """Return the chunks into which a run was divided, in the order of their numbers.
 
     Parameters
     ----------
-    folder : pathlib.Path
-        The run folder.
+    run : RunFolder
+        The run, whose environment lists the chunks if there are several.
     experiment : Experiment
         The experiment of the run.
-    environment : mapping
-        The content of environment.json, which lists the chunks of a divided run.
 
     Returns
     -------
@@ -117,34 +101,32 @@ def chunks_of(
     DataError
         If the chunks do not contain each run once.
     """
-    whole = _runs(experiment, runs_of(experiment))
-    if CHUNKS not in environment:
-        return [Chunk(folder, environment, experiment, whole)]
+    whole = _table(experiment, stated_runs(experiment))
+    if CHUNKS not in run.environment:
+        return [Chunk(run, experiment, whole)]
     try:
-        divided = [_runs(experiment, stated) for stated in environment[CHUNKS]]
+        tables = [_table(experiment, stated) for stated in run.environment[CHUNKS]]
     except (SettingError, TypeError):
-        divided = []
+        tables = []
     number = len(whole.runs)
-    once = len(divided) <= number  # else a forged list may become a long one
-    held = Counter(run for each in divided if once for run in each.runs)
-    if held != Counter(whole.runs):
+    if len(tables) > number:  # a forged list, which may be too long to be compared
+        tables = []
+    if Counter(one for table in tables for one in table.runs) != Counter(whole.runs):
         raise DataError(
-            f"{folder}: its chunks do not hold each of its {number} runs once; it"
+            f"{run.path}: its chunks do not hold each of its {number} runs once; it"
             " cannot be continued"
         )
     return [
-        Chunk(folder, environment, experiment, runs, number)
-        for number, runs in enumerate(divided)
+        Chunk(run, experiment, table, number) for number, table in enumerate(tables)
     ]
 
 
 def open_chunks(folder: Path) -> list[Chunk]:
     """Return the chunks of the run in a folder whose code is trusted."""
-    environment = read_sealed(folder / ENVIRONMENT, RECIPE)
-    return chunks_of(folder, load(folder / CONFIG), environment)
+    return chunks_of(RunFolder.open(folder), load(folder / CONFIG))
 
 
-def runs_of(experiment: Experiment) -> dict[str, Any]:
+def stated_runs(experiment: Experiment) -> dict[str, Any]:
     """Return the runs of an experiment as the section [run] states them."""
     return {
         "policies": list(experiment.policies),
@@ -153,8 +135,9 @@ def runs_of(experiment: Experiment) -> dict[str, Any]:
     }
 
 
-def _runs(experiment: Experiment, stated: Mapping[str, Any]) -> RunTable:
-    table: RunTable = fill(RunTable, {"rounds": experiment.rounds, **stated}, "chunks")
+def _table(experiment: Experiment, stated: Mapping[str, Any]) -> RunTable:
+    stated = {"rounds": experiment.rounds, **stated}
+    table: RunTable = fill(RunTable, stated, CHUNKS)
     return table
 
 
@@ -166,6 +149,15 @@ class Checkpoint:
     chunk : Chunk
         The chunk.
 
+    Attributes
+    ----------
+    path : pathlib.Path or None
+        The folder of the checkpoint.
+    t : int
+        The round after which it was written.
+    parts : dict of str to str
+        The checksums of the parts with the rows up to this round, by file name.
+
     Raises
     ------
     DataError
@@ -175,27 +167,19 @@ class Checkpoint:
     def __init__(self, chunk: Chunk) -> None:
         self.folder = chunk.folder
         self.path = newest_checkpoints(chunk.folder).get(chunk.number or 0)
-        self.head: dict[str, Any] = {"t": 0, "parts": {}, "files": {}}
+        self.t = 0
+        self.parts: dict[str, str] = {}
         if self.path is None:
             return
-        self.head = read_head(self.path)
-        for name, digest in self.head["files"].items():
+        head = read_head(self.path)
+        self.t, self.parts, self._policies = head["t"], head["parts"], head["policies"]
+        for name, digest in head["files"].items():
             file = self.path / name
             if not file.is_file() or file_checksum(file) != digest:
                 raise DataError(
                     f"{self.folder}: {file.relative_to(self.folder)} is damaged; the"
                     " run cannot be continued"
                 )
-
-    @property
-    def t(self) -> int:
-        """The round after which the checkpoint was written."""
-        return int(self.head["t"])
-
-    @property
-    def parts(self) -> dict[str, str]:
-        """The checksums of the parts with the rows up to this round, by file name."""
-        return dict(self.head["parts"])
 
     def tensors(self) -> dict[str, Any]:
         """Return the arrays of the simulation at this checkpoint, by name."""
@@ -214,13 +198,12 @@ class Checkpoint:
     def ledger(self, policy: str, controller: Controller) -> Ledger:
         """Return the ledger of a policy at this checkpoint."""
         assert self.path is not None
-        policies: Sequence[str] = self.head["policies"]
-        if policy not in policies:
+        if policy not in self._policies:
             raise DataError(
                 f"{self.path / HEAD}: knows no policy {policy}; the run cannot be"
                 " continued"
             )
-        file = self.path / f"ledger-{policies.index(policy)}.npz"
+        file = self.path / f"ledger-{self._policies.index(policy)}.npz"
         ledger = load_ledger(file, controller)
         if ledger.t != self.t:
             raise DataError(

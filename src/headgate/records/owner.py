@@ -20,7 +20,7 @@ from headgate.experiment import Experiment, load
 from headgate.experiment.build import differing
 from headgate.limits import RECIPE
 from headgate.reading import read_bytes, read_toml
-from headgate.records.chunks import Checkpoint, Chunk, chunks_of, fact_of, runs_of
+from headgate.records.chunks import Checkpoint, Chunk, chunks_of, stated_runs
 from headgate.records.reader import (
     CHECKPOINTS,
     CONFIG,
@@ -49,7 +49,7 @@ from headgate.records.writer import (
     resume_command,
     write_tables,
 )
-from headgate.registry import Untrusted
+from headgate.registry import Search, Untrusted
 from headgate.writing import FolderLock, check_no_link, clear_partial
 
 STATE_SECONDS = 2.0
@@ -74,7 +74,7 @@ class OwnedRun:
     def __init__(self, run: RunFolder, experiment: Experiment) -> None:
         self.run, self.experiment = run, experiment
         self.folder = run.path
-        self.chunks = chunks_of(run.path, experiment, run.environment)
+        self.chunks = chunks_of(run, experiment)
         self._heads: Heads = {}
         self._began: float | None = None
         self._elapsed: float = run.state.get("elapsed_s", 0.0)
@@ -109,13 +109,17 @@ class OwnedRun:
         facts = dict(environment)
         if experiment.unnamed:
             facts["unnamed"] = experiment.unnamed
-        divided = map(runs_of, chunks) if len(chunks) > 1 else ()
+        divided = map(stated_runs, chunks) if len(chunks) > 1 else ()
         run = create(folder, experiment.tables(), facts, [*divided])
         return cls(run, experiment)
 
     @classmethod
     def take_up(
-        cls, folder: Path, wanted: Experiment | None, trust: Sequence[str]
+        cls,
+        folder: Path,
+        wanted: Experiment | None,
+        executor: str,
+        trust: Sequence[str],
     ) -> Self:
         """Open a run that has begun, and remove what its checkpoints do not know of.
 
@@ -125,6 +129,8 @@ class OwnedRun:
             The run folder, which this process has locked.
         wanted : Experiment, optional
             The experiment that the run must have; None is the folder's own.
+        executor : str
+            The executor that the run must have; auto is its own.
         trust : sequence of str
             The code outside the package that may be imported for the folder's own.
 
@@ -149,6 +155,7 @@ class OwnedRun:
         if run.finished:
             run.check_tables(*TABLES)
             return taken
+        check_executor(folder, run.fact("executor"), executor, trust)
         # processes of a killed command may still be in their last round
         with FolderLock() as players:
             players.take(folder / CONFIG, folder)
@@ -181,10 +188,6 @@ class OwnedRun:
                 if f"{table}/{part.path.name}" not in known:
                     part.path.unlink()
 
-    def fact(self, key: str) -> str:
-        """Return a string from environment.json; raise DataError if it is missing."""
-        return fact_of(self.folder, self.run.environment, key)
-
     def played(self) -> dict[Chunk, int]:
         """Return the round of the newest checkpoint of each chunk, 0 before it."""
         if self.run.finished:
@@ -201,20 +204,9 @@ class OwnedRun:
         """Note that a chunk of this run is played now, or took `computed` seconds."""
         now = time.monotonic()
         if self._began is None:
-            self._began = now
+            self._began = now - computed
         self._elapsed = now - self._began
         self._computed += computed
-
-    @property
-    def told(self) -> list[dict[str, Any]]:
-        """What the newest checkpoint of each chunk reports about its runs."""
-        self._heads = newest_heads(self.folder, known=self._heads)
-        return [head["facts"] for head in self._heads.values()]
-
-    @property
-    def notes(self) -> list[str]:
-        """What the executors of the chunks had to do without."""
-        return [facts["note"] for facts in self.told if facts["note"]]
 
     def write_state(self, state: str, t: int) -> None:
         """Write the state of the run, with what the checkpoints of its chunks report.
@@ -226,32 +218,22 @@ class OwnedRun:
         t : int
             The last complete round.
         """
-        told = self.told
+        self._heads = newest_heads(self.folder, self._heads)
+        told = [head["facts"] for head in self._heads.values()]
         notes = [facts["note"] for facts in told if facts["note"]]
-        facts = RunWriter(self.folder).state(
+        state_now = RunWriter(self.folder).state(
             state,
             t,
             self.run.rounds,
             elapsed_s=round(self._elapsed, 3),
             policies=self.run.policies,
             seeds=self.run.seeds,
-            diverged=self._named(told, "diverged"),
-            guessing=self._named(told, "guessing"),
+            diverged=[one for facts in told for one in facts["diverged"]],
+            guessing=[one for facts in told for one in facts["guessing"]],
             computing_s=round(self._computed, 3),
             **({"note": notes[-1]} if notes else {}),
         )
-        self.run = replace(self.run, state=facts)
-
-    def _named(
-        self, told: Sequence[Mapping[str, Any]], key: str
-    ) -> list[dict[str, Any]]:
-        """Return the runs that checkpoints name, in the order of policies and seeds."""
-        places = {name: place for place, name in enumerate(self.run.policies)}
-        named = [one for facts in told for one in facts[key]]
-        return sorted(
-            named,
-            key=lambda one: (places.get(one["policy"], len(places)), one["seed"]),
-        )
+        self.run = replace(self.run, state=state_now)
 
     def finish(self) -> RunFolder:
         """Merge the parts into tables, and set the state to finished.
@@ -282,7 +264,7 @@ class OwnedRun:
         return replace(self.run, tables=tables)
 
 
-class RunProgress:
+class ChunkProgress:
     """Records the progress of all chunks, reports it, and writes the states of runs.
 
     Parameters
@@ -310,8 +292,7 @@ class RunProgress:
         self.runs = {run.folder: run for run in runs if not run.run.finished}
         self.chunks = [chunk for run in self.runs.values() for chunk in run.left()]
         self._ticked, self._written = 0.0, time.monotonic()
-        self._told: dict[Path, int] = {}
-        """the round in the state of each run"""
+        self._stated = {run: self._round(run) for run in self.runs.values()}
         if watch is not None:
             for folder in self.runs:  # reads the rows that are on disk already
                 watch(folder, [])
@@ -320,21 +301,6 @@ class RunProgress:
     def done(self) -> int:
         """The rounds done, of all chunks."""
         return sum(self.t.values())
-
-    @property
-    def complete(self) -> bool:
-        """Whether no chunk has rounds left."""
-        return not any(run.left() for run in self.runs.values())
-
-    def notes(self) -> list[str]:
-        """Return what executors had to do without."""
-        return list(
-            dict.fromkeys(note for run in self.runs.values() for note in run.notes)
-        )
-
-    def begun(self, chunk: Chunk) -> None:
-        """Record that a chunk is played from now on."""
-        self.runs[chunk.folder].clock()
 
     def ended(self, chunk: Chunk, seconds: float) -> None:
         """Record that a chunk is complete, and the seconds that it took."""
@@ -376,16 +342,19 @@ class RunProgress:
             self.write_states("running")
 
     def write_states(self, state: str) -> None:
-        """Write the states of the runs, each with the mean round of its chunks; a run
-        that goes on has a new one only after a round.
-        """
-        for run in self.runs.values():
-            t = sum(self.t[chunk] for chunk in run.chunks) // len(run.chunks)
-            if state == "running" and self._told.get(run.folder, 0) == t:
+        """Write the states of the runs; that of a running one only after a round."""
+        for run, stated in self._stated.items():
+            t = self._stated[run] = self._round(run)
+            if t > stated:
+                run.clock()
+            elif state == "running":
                 continue
-            self._told[run.folder] = t
             with disk_errors(self.whole):
                 run.write_state(state, t)
+
+    def _round(self, run: OwnedRun) -> int:
+        """Return the mean round of the chunks of a run."""
+        return sum(self.t[chunk] for chunk in run.chunks) // len(run.chunks)
 
 
 def check_config(folder: Path) -> dict[str, Any]:
@@ -399,6 +368,16 @@ def check_config(folder: Path) -> dict[str, Any]:
             " with it"
         )
     return environment
+
+
+def check_executor(folder: Path, begun: str, wanted: str, trust: Sequence[str]) -> None:
+    """Refuse another executor than the one with which the run was begun, and one from
+    outside that the folder names, which may be another person's, and the user does not.
+    """
+    if wanted not in ("auto", begun):
+        raise SettingError(f"--executor {wanted}: {folder} was begun by {begun}")
+    if ":" in begun:
+        Search(trusted={wanted, *trust}).check(f"{folder}: executor", begun)
 
 
 def read_experiment(folder: Path, trust: Sequence[str]) -> Experiment:

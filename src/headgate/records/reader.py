@@ -221,6 +221,16 @@ class RunFolder:
         each = [state.get("computing_s", state.get("elapsed_s")) for state in states]
         return float(sum(seconds or 0.0 for seconds in each))
 
+    def fact(self, key: str) -> str:
+        """Return a string from environment.json; raise DataError if it is missing."""
+        value = self.environment.get(key)
+        if not isinstance(value, str):
+            raise DataError(
+                f"{self.path / ENVIRONMENT}: {key} is missing; the run cannot be"
+                " continued"
+            )
+        return value
+
     def kind(self, section: str) -> str | None:
         """Return the setting `kind` of a section, [data] or [model], or None if the
         section does not state it.
@@ -335,7 +345,7 @@ class RunFolder:
             recorded = self.state.get(CHECKSUMS)
             sums = recorded if isinstance(recorded, dict) else {}
         elif self.status != "running":
-            for head in newest_heads(self.path).values():
+            for head in newest_heads(self.path, {}).values():
                 sums |= head["parts"]
         return {self.path / name: each for name, each in sums.items()}
 
@@ -460,11 +470,10 @@ Heads = dict[Path, dict[str, Any]]
 """the content of the head files of checkpoints, by the checkpoint's folder"""
 
 
-def newest_heads(folder: Path, known: Heads | None = None) -> Heads:
+def newest_heads(folder: Path, known: Heads) -> Heads:
     """Return the head of the newest checkpoint of each chunk; `known` is not read
     again.
     """
-    known = known or {}
     newest = newest_checkpoints(folder)
     try:
         return {path: known.get(path) or read_head(path) for path in newest.values()}

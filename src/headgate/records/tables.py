@@ -16,7 +16,6 @@ import re
 import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -29,26 +28,27 @@ from headgate.limits import JSON, POINTS, memory
 from headgate.reading import check_parquet, one_line, opened, read_bytes, read_object
 from headgate.writing import check_no_link
 
+NUMBER, COUNT = pl.Float64(), pl.Int64()
 KEY: Mapping[str, pl.DataType] = {
     "policy": pl.String(),
-    "seed": pl.Int64(),
-    "t": pl.Int64(),
+    "seed": COUNT,
+    "t": COUNT,
 }
 METRICS: Mapping[str, pl.DataType] = {
     **KEY,
-    "test_accuracy": pl.Float64(),
-    "test_loss": pl.Float64(),
-    "validation_accuracy": pl.Float64(),
-    "train_loss": pl.Float64(),
-    "n": pl.Int64(),
-    "N": pl.Int64(),
-    "n_eff": pl.Float64(),
-    "admitted": pl.Int64(),
-    "price": pl.Float64(),
-    "spend": pl.Float64(),
-    "debt": pl.Float64(),
-    "bound": pl.Float64(),
-    "excess": pl.Int64(),
+    "test_accuracy": NUMBER,
+    "test_loss": NUMBER,
+    "validation_accuracy": NUMBER,
+    "train_loss": NUMBER,
+    "n": COUNT,
+    "N": COUNT,
+    "n_eff": NUMBER,
+    "admitted": COUNT,
+    "price": NUMBER,
+    "spend": NUMBER,
+    "debt": NUMBER,
+    "bound": NUMBER,
+    "excess": COUNT,
 }
 """`validation_accuracy` is measured on held-out training images; `excess` is the
 largest n_m(t) − B_m over all clients
@@ -57,18 +57,18 @@ CLIENTS: Mapping[str, pl.DataType] = {
     **KEY,
     "admitted": pl.List(pl.Int32()),
     "held": pl.List(pl.Int32()),
-    "paid": pl.List(pl.Float64()),
+    "paid": pl.List(NUMBER),
 }
 """one number per client: λ_m(t), n_m(t), and, if prices differ between clients, the
 money that the client was paid
 """
 LOSSES: Mapping[str, pl.DataType] = dict.fromkeys(
-    ("new_loss", "held_loss"), pl.List(pl.Float64())
+    ("new_loss", "held_loss"), pl.List(NUMBER)
 )
 """optional columns of the clients: the mean loss of a client's new samples and of those
 it held before, computed before the local steps of the round; null if the client has no
 such samples or did not answer"""
-LOOKS: Mapping[str, pl.DataType] = {"looked": pl.Int64(), "looks": pl.Float64()}
+LOOKS: Mapping[str, pl.DataType] = {"looked": COUNT, "looks": NUMBER}
 """optional columns of the metrics, for clients that look at samples before they buy:
 the number of samples they looked at, and the part of the spend that paid for looking"""
 TABLES = {"metrics": METRICS, "clients": CLIENTS}
@@ -108,7 +108,7 @@ def kind_of(table: str, column: str) -> pl.DataType | None:
     if table == "clients":
         return CLIENTS.get(column) or LOSSES.get(column)
     if column == CHANGED or BY_CONCEPT.fullmatch(column):
-        return pl.Float64()
+        return NUMBER
     return METRICS.get(column) or LOOKS.get(column)
 
 
@@ -465,12 +465,8 @@ class Rows:
 
     def reached(self, runs: Sequence[Run]) -> NDArray[np.int64]:
         """Return the last round of each run up to which no row is missing, (runs,)."""
-        known = [run in self.index for run in runs]
-        reached = np.zeros(len(runs), np.int64)
-        reached[known] = self._reached[
-            [self.index[run] for run in compress(runs, known)]
-        ]
-        return reached
+        places = np.array([self.index.get(run, -1) for run in runs], np.int64)
+        return np.append(self._reached, 0)[places]  # the last is for unknown runs
 
     def check_whole(self, runs: Sequence[Run], table: str) -> None:
         """Raise DataError if a run lacks a round but has a later one."""
@@ -608,31 +604,28 @@ class Follower:
         (name,) = self.columns
         if name != "held" or frame[name].null_count() == frame.height:
             frame = frame.filter(pl.col(name).is_not_null())
-        values, lengths = frame[name].explode(), frame[name].list.len()
-        lacking = values.null_count() if name not in LOSSES else 0
-        if lacking or not (lengths == self.clients).all():
+        lacking = not (frame[name].list.len() == self.clients).all()
+        values = np.zeros((0, self.clients))
+        if not lacking:
+            values = frame[name].cast(pl.Array(pl.Float64(), self.clients)).to_numpy()
+            lacking = name not in LOSSES and bool(np.isnan(values).any())
+        if lacking:
             raise DataError(
                 f"{path}: {name} does not hold one number for each of the"
                 f" {self.clients} clients"
             )
         if (values < 0).any():
             raise DataError(f"{path}: {name} is less than nothing for some client")
-        kind = pl.Float64() if self.rows.itemsize == 8 else pl.Int32()
-        return frame, values.cast(kind).to_numpy().reshape(-1, self.clients)
+        return frame, values
 
 
 def _runs_in(frame: pl.DataFrame) -> tuple[list[Run], NDArray[Any]]:
     """Return the runs of the rows of a frame, and the position of each row's run."""
-    names = frame["policy"].cast(pl.Categorical).to_physical().to_numpy()
-    seeds = frame["seed"].to_numpy()
-    least, span = 0, 1
-    if seeds.size:
-        least, span = int(seeds.min()), int(np.ptp(seeds)) + 1
-    number = names * np.int64(span) + (seeds - least)
-    _, first, which = np.unique(number, return_index=True, return_inverse=True)
-    policies = frame["policy"]
-    runs = [(policies[place], int(seeds[place])) for place in first.tolist()]
-    return runs, which
+    keys = frame.select("policy", "seed")
+    runs = keys.unique(maintain_order=True)
+    numbered = runs.with_row_index("run")
+    rows = keys.join(numbered, on=runs.columns, how="left", maintain_order="left")
+    return runs.rows(), rows["run"].to_numpy()
 
 
 # folders of runs: sweep.json lists the run folders of the points of a sweep

@@ -23,6 +23,7 @@ from headgate.errors import SettingError
 from headgate.escaping import one_line
 from headgate.experiment.build import dotted
 from headgate.records.reader import RunFolder
+from headgate.records.tables import KEY
 from headgate.writing import check_no_link
 
 FOLDERS = ("tensorboard", "mlflow", "wandb")
@@ -62,10 +63,11 @@ class Tracker:
             for name, value in values.items()
             if value is not None and not math.isnan(value)
         }
-        if known and policy not in self._logs:
+        if not known:
+            return
+        if policy not in self._logs:
             self._logs[policy] = self._begin(policy)
-        if known:
-            self._logs[policy](t, known)
+        self._logs[policy](t, known)
 
     def close(self) -> None:
         """End all runs of the logger; further calls, and a call before `start`, do
@@ -80,10 +82,8 @@ def make_trackers(names: Sequence[str]) -> list[Tracker]:
     """
     for name in names:
         if name not in _TRACKERS:
-            hint = "".join(
-                f"; did you mean {close}?"
-                for close in get_close_matches(name.lower(), _TRACKERS, n=1)
-            )
+            close = get_close_matches(name.lower(), _TRACKERS, n=1)
+            hint = f"; did you mean {close[0]}?" if close else ""
             raise SettingError(
                 f"--track {name}: must be one of {', '.join(_TRACKERS)}{hint}"
             )
@@ -225,86 +225,92 @@ _TRACKERS = {"tensorboard": _tensorboard, "mlflow": _mlflow, "wandb": _wandb}
 # the caller of the loggers
 
 
-class Watching(ExitStack):
-    """Logs a round of a policy when all seeds have finished it; call it with the rows
-    of each finished round of a chunk.
+class _Watched:
+    """A run with its loggers, and the rows of rounds that not all seeds have finished.
 
-    `trackers` are the names of the loggers; each run folder has its own loggers. `say`
-    receives each round as a line of JSON.
+    Parameters
+    ----------
+    folder : pathlib.Path
+        The run folder.
+    trackers : sequence of Tracker
+        The loggers, which are started.
+    """
+
+    def __init__(self, folder: Path, trackers: Sequence[Tracker]) -> None:
+        self.run, self.trackers = RunFolder.open(folder), trackers
+        check_no_link(*(folder / each for each in FOLDERS))  # files go where it leads
+        for tracker in trackers:
+            tracker.start(self.run.name, self.run.config, folder)
+        self.waiting: dict[tuple[str, int], dict[int, Row]] = {}
+        for row in self.run.metrics().iter_rows(named=True):
+            self.together(row)  # in a resumed run, some chunks are ahead
+
+    def together(self, row: Row) -> list[Row]:
+        """Return the rows of all seeds of a round if this was the last, else none."""
+        key = row["policy"], row["t"]
+        rows = self.waiting.setdefault(key, {})
+        rows[row["seed"]] = row
+        if len(rows) < len(self.run.seeds):
+            return []
+        return list(self.waiting.pop(key).values())
+
+    def log(self, row: Row) -> None:
+        """Log the means of a round if all seeds have finished it."""
+        rows = self.together(row)
+        if not rows:
+            return
+        names = [name for name in row if name not in KEY]
+        means = {name: _mean(rows, name) for name in names}
+        for tracker in self.trackers:
+            tracker.log(row["policy"], row["t"], means)
+
+
+def _mean(rows: Sequence[Row], name: str) -> float | None:
+    """Return the mean of a column over the rows in which it was measured."""
+    values = [row[name] for row in rows if row[name] is not None]
+    return sum(values) / len(values) if values else None
+
+
+class Watching(ExitStack):
+    """Logs a round of a policy when all seeds have finished it.
+
+    Call it with the rows of each finished round of a chunk.
+
+    Parameters
+    ----------
+    trackers : sequence of str
+        The names of the loggers; each run folder has its own loggers.
+    say : callable, optional
+        Called with a line of JSON for each round of a chunk.
     """
 
     def __init__(
         self, trackers: Sequence[str], say: Callable[[str], None] | None = None
     ) -> None:
         super().__init__()
-        make_trackers(
-            trackers
-        )  # raises an error for a missing logger before anything is written
+        make_trackers(trackers)  # refuses a missing logger before anything is written
         self.names, self.say = trackers, say
-        self._runs: dict[
-            Path, tuple[RunFolder, list[Tracker], dict[tuple[str, int], dict[int, Row]]]
-        ] = {}
-        """the run of each folder, its loggers, and the rows of rounds that some but not
-        all seeds have finished
-        """
+        self._runs: dict[Path, _Watched] = {}
 
     def __call__(self, folder: Path, rows: Sequence[Row]) -> None:
         """Log rows of the run in `folder`; call it first with no rows, when the earlier
         rounds of a resumed run are on disk.
         """
         if folder not in self._runs:
-            run, trackers, waiting = (
-                RunFolder.open(folder),
-                make_trackers(self.names),
-                dict[tuple[str, int], dict[int, Row]](),
-            )
-            check_no_link(
-                *(folder / each for each in FOLDERS)
-            )  # a link could redirect the loggers' files
+            trackers = make_trackers(self.names)
             for tracker in trackers:
-                tracker.start(run.name, run.config, folder)
                 self.callback(tracker.close)
-            for known in run.metrics().iter_rows(
-                named=True
-            ):  # in a resumed run, some chunks are ahead
-                waiting.setdefault((known["policy"], known["t"]), {})[known["seed"]] = (
-                    known
-                )
-            waiting = {
-                key: some for key, some in waiting.items() if len(some) < len(run.seeds)
-            }
-            self._runs[folder] = run, trackers, waiting
-        run, trackers, waiting = self._runs[folder]
+            self._runs[folder] = _Watched(folder, trackers)
+        watched = self._runs[folder]
         for row in rows:
-            key = row["policy"], row["t"]
-            together = waiting.setdefault(key, {})
-            together[row["seed"]] = row
-            if len(together) == len(run.seeds):
-                seeds = waiting.pop(key).values()
-                names = [name for name in row if name not in ("policy", "seed", "t")]
-                measured = {
-                    name: [each[name] for each in seeds if each[name] is not None]
-                    for name in names
-                }
-                for tracker in trackers:
-                    tracker.log(
-                        *key,
-                        {
-                            name: sum(values) / len(values)
-                            for name, values in measured.items()
-                            if values
-                        },
-                    )
+            watched.log(row)
         if rows and self.say is not None:
-            seen = [
-                row["test_accuracy"] for row in rows if row["test_accuracy"] is not None
-            ]
             line = {
-                "run": run.name,
+                "run": watched.run.name,
                 "policies": list(dict.fromkeys(row["policy"] for row in rows)),
                 "seeds": list(dict.fromkeys(row["seed"] for row in rows)),
                 "round": rows[0]["t"],
-                "rounds": run.rounds,
-                "mean_test_accuracy": sum(seen) / len(seen) if seen else None,
+                "rounds": watched.run.rounds,
+                "mean_test_accuracy": _mean(rows, "test_accuracy"),
             }
             self.say(json.dumps(line))

@@ -323,20 +323,22 @@ def create(
     }
     if chunks:
         facts[CHUNKS] = list(chunks)
+    run = config["run"]
+    state = {
+        "state": "running",
+        "round": 0,
+        "rounds": run["rounds"],
+        "pid": os.getpid(),
+        "elapsed_s": 0.0,
+        "policies": run["policies"],
+        "seeds": list(range(run["first_seed"], run["first_seed"] + run["seeds"])),
+        "diverged": [],
+        "guessing": [],
+    }
     replace_file(folder / CONFIG, text)
     replace_file(folder / ENVIRONMENT, json_bytes(sealed(facts)))
-    run = config["run"]
-    RunWriter(folder).state(
-        "running",
-        0,
-        run["rounds"],
-        elapsed_s=0.0,
-        policies=run["policies"],
-        seeds=list(range(run["first_seed"], run["first_seed"] + run["seeds"])),
-        diverged=[],
-        guessing=[],
-    )
-    return RunFolder.open(folder)
+    replace_file(folder / STATE, json_bytes(sealed(state)))
+    return RunFolder(folder, dict(config), facts, state, folder.resolve().name)
 
 
 def write_tables(run: RunFolder) -> RunFolder:

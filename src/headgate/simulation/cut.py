@@ -9,7 +9,6 @@ streams are determined by the seed, and a policy sees only its own run.
 import ctypes
 import gc
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -45,22 +44,17 @@ def work(experiment: Experiment) -> float:
     """Return a very rough estimate of the seconds on one core, from the settings alone,
     to distinguish seconds from minutes.
     """
-    digits, linear = (
-        isinstance(experiment.data.source, Digits),
-        type(experiment.model) is Logistic,
-    )
-    training = ((0.0006 if digits else 0.002) if linear else 0.15) * max(
-        1.0, experiment.system.clients / 100
-    )
-    evaluation = (0.0001 if digits else 0.007) if linear else 1.0
-    return (
-        runs_of(experiment)
-        * experiment.rounds
-        * (training + evaluation / max(experiment.training.evaluate_every, 1))
-    )
+    training, evaluation = 0.15, 1.0
+    if type(experiment.model) is Logistic:
+        digits = isinstance(experiment.data.source, Digits)
+        training, evaluation = (0.0006, 0.0001) if digits else (0.002, 0.007)
+    training *= max(1.0, experiment.system.clients / 100)
+    each_round = training + evaluation / max(experiment.training.evaluate_every, 1)
+    return runs_of(experiment) * experiment.rounds * each_round
 
 
 def runs_of(experiment: Experiment) -> int:
+    """Return the number of runs, one for each policy and seed."""
     return len(experiment.policies) * len(experiment.seeds)
 
 
@@ -70,11 +64,9 @@ def most_runs(experiment: Experiment, executor: str, fit: int | None = None) -> 
     """
     if fit is not None:
         return min(fit, MOST_NETS)
-    return (
-        runs_of(experiment)
-        if work(experiment) < LIGHT
-        else TOGETHER.get(executor, TOGETHER_ELSE)
-    )
+    if work(experiment) < LIGHT:
+        return runs_of(experiment)
+    return TOGETHER.get(executor, TOGETHER_ELSE)
 
 
 def cut(experiment: Experiment, most: int) -> list[Experiment]:
@@ -85,24 +77,29 @@ def cut(experiment: Experiment, most: int) -> list[Experiment]:
     if runs_of(experiment) <= most:
         return [experiment]
     if len(seeds) <= most:
-        groups = -(-len(names) // (most // len(seeds)))
-        return [
-            experiment.only(own.tolist())
-            for own in np.array_split(np.array(names, dtype=object), groups)
-        ]
+        together = most // len(seeds)
+        groups = np.array_split(np.array(names, object), -(-len(names) // together))
+        return [experiment.only(group.tolist()) for group in groups]
     spans = np.array_split(seeds, -(-len(seeds) // most))
     return [experiment.only([name], span) for name in names for span in spans]
 
 
 class Footprint(NamedTuple):
-    """The bytes that a chunk needs on a device: `once`, and `run` more for each of its
-    runs.
+    """The bytes that a chunk needs on a device.
+
+    Parameters
+    ----------
+    once : int
+        The bytes that it needs whatever the number of its runs.
+    run : int
+        The bytes that each of its runs needs more.
     """
 
     once: int
     run: int
 
     def bytes(self, runs: int) -> int:
+        """Return the bytes that a chunk of so many runs needs."""
         return self.once + runs * self.run
 
     def fit(self, free: int) -> int:
@@ -148,21 +145,24 @@ def choose_device(name: str) -> str:
     """Return "cpu" or "cuda"; for "auto", return "cuda" if torch finds a GPU."""
     if name not in DEVICES:
         raise SettingError(f"--device {name}: must be one of {', '.join(DEVICES)}")
+    if name == "auto":
+        return "cuda" if _has_driver() and _finds_gpu() else "cpu"
     if name == "cuda" and not _finds_gpu():
         raise SettingError("--device cuda: torch finds no GPU here")
-    driver = (
-        Path("/dev/kfd").exists()
-    )  # for AMD; the driver is checked first, because importing torch takes seconds
-    if name == "auto" and not driver:
-        with suppress(OSError):
-            driver = bool(
-                ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-            )
-    return (
-        "cuda"
-        if name == "cuda" or (name == "auto" and driver and _finds_gpu())
-        else "cpu"
-    )
+    return name
+
+
+def _has_driver() -> bool:
+    """Return whether a GPU driver is installed, because importing torch takes
+    seconds.
+    """
+    if Path("/dev/kfd").exists():  # for AMD
+        return True
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def _finds_gpu() -> bool:

@@ -206,8 +206,8 @@ class Simulation:
         }
         theta = self.learner.start(self.run_seeds)
         self.models = Models(theta, theta, experiment.server.start(theta))
-        runs, samples = len(theta), max(stream.samples for stream in self.streams)
-        self.uses = UseCounts(runs, samples)
+        runs = len(theta)
+        self.uses = UseCounts(runs, max(stream.samples for stream in self.streams))
         self.diverged = np.zeros(runs, dtype=np.int64)
         """the round in which each run's model became infinite or NaN, 0 if it has not,
         (R,)
@@ -231,7 +231,8 @@ class Simulation:
         """Return the source of the samples of a policy's clients; it stores the places
         of samples only if this is necessary.
         """
-        data, first = self.experiment.data, self.names.index(name) * len(self.seeds)
+        data = self.experiment.data
+        first = self.names.index(name) * len(self.seeds)
         ends = None
         if data.stream.ends:
             ends = np.stack([stream.lengths for stream in self.streams])
@@ -272,8 +273,8 @@ class Simulation:
     def step(self) -> Round:
         """Simulate round t + 1: decide, admit, train, average, evaluate."""
         now = self._next()
-        broken_before = self.diverged[:, None] > 0
-        weights = np.where(broken_before, 0.0, now.batch.weights)
+        diverged = self.diverged[:, None] > 0
+        weights = np.where(diverged, 0.0, now.batch.weights)
         batch = now.batch._replace(weights=weights)
         shares = self.world.shares(now.t, self.experiment.system.weight)
         sets = self._sets_to_judge_by(now.t, shares)
@@ -332,28 +333,27 @@ class Simulation:
         played = list[PlayedRound]()
         bought = dict[str, PurchaseTable | None]()
         held: list[tuple[StreamSource, PurchaseTable | None, TrainingSamples]] = []
-        for name, source in self.sources.items():
+        owners = list[Ints]()
+        for number, (name, source) in enumerate(self.sources.items()):
             now, table = self._admit(t, name, price, before[name], known[name])
-            samples = source.trainable(t, table, now.before, now.after, numbers)
+            own = source.trainable(t, table, now.before, now.after, numbers)
             played.append(now)
             bought[name] = table
-            held.append((source, table, samples))
+            held.append((source, table, own))
+            owners.append(own.owner + number * numbers.size)
 
         clients = np.tile(numbers, (len(self.names), 1))
-        owner = np.concatenate(
-            [own.owner + number * numbers.size for number, (*_, own) in enumerate(held)]
-        )
-        samples_of_all, rows = find_all(held)
-        runs = owner // clients.shape[1]
+        owner = np.concatenate(owners)
+        samples, rows = find_all(held)
         return Prepared(
             t=t,
             before=before,
             after={now.policy: now.after for now in played},
             played=played,
-            batch=self._batch(t, clients, owner, samples_of_all, rows),
+            batch=self._batch(t, clients, owner, samples, rows),
             clients=clients,
-            runs=runs,
-            samples=samples_of_all,
+            runs=owner // clients.shape[1],
+            samples=samples,
             new=np.concatenate([own.new for *_, own in held]),
             known=known,
             purchases=bought,

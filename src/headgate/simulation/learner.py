@@ -15,7 +15,12 @@ from headgate.control.types import Floats, Ints
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset
 from headgate.learning.server import State, newest_share
-from headgate.simulation.executors.executor import Array, Executor, RaggedBatch
+from headgate.simulation.executors.executor import (
+    Array,
+    Executor,
+    RaggedBatch,
+    slices,
+)
 
 EVALUATED = 2_000
 """the number of test images that are evaluated together, which bounds the memory"""
@@ -53,9 +58,8 @@ class RoundSamples(NamedTuple):
     def part(self, own: slice) -> "RoundSamples":
         """Return a slice of the samples as a batch of one run with one client."""
         moves = None if self.moves is None else self.moves[:, own]
-        return RoundSamples(
-            self.rows[own], moves, np.array([0, own.stop - own.start]), np.ones((1, 1))
-        )
+        offsets = np.array([0, own.stop - own.start])
+        return RoundSamples(self.rows[own], moves, offsets, np.ones((1, 1)))
 
 
 class Learner(ABC):
@@ -72,11 +76,8 @@ class Learner(ABC):
     device = "cpu"
 
     def __init__(self, experiment: Experiment, dataset: Dataset) -> None:
-        self.experiment, self.dataset, self.training = (
-            experiment,
-            dataset,
-            experiment.local,
-        )
+        self.experiment, self.dataset = experiment, dataset
+        self.training = experiment.local
 
     def launch(
         self,
@@ -94,25 +95,22 @@ class Learner(ABC):
         finite, its run is broken and keeps the last finite model.
         """
         given, here = self.experiment, self.arrays
-        work = self._ragged(batch), self._put(batch.weights), self.training, seeds, t
-        theta, train_loss = self.executor.advance(models.theta, *work)
-        theta, server = given.server.step(t, models.theta, theta, models.server)
+        weights = self._put(batch.weights)
+        averaged, train_loss = self.executor.advance(
+            models.theta, self._ragged(batch), weights, self.training, seeds, t
+        )
+        theta, server = given.server.step(t, models.theta, averaged, models.server)
         broken = ~here.isfinite(theta).all(1)
         theta = here.where(broken[:, None], models.theta, theta)
-        eta = given.training.average
-        mean = (
-            theta
-            if eta is None
-            else self._between(models.mean, theta, newest_share(t, eta))
-        )
-        results = [
-            broken,
-            train_loss,
-            *(values for place in judge for values in self.judges[place](mean)),
-        ]
-        return Models(theta, mean, server), here.stack(
-            [here.asarray(each, dtype=here.float64) for each in results]
-        )
+        mean, eta = theta, given.training.average
+        if eta is not None:
+            mean = self._between(models.mean, theta, newest_share(t, eta))
+
+        results = [broken, train_loss]
+        for place in judge:
+            results += self.judges[place](mean)
+        as_numbers = [here.asarray(each, dtype=here.float64) for each in results]
+        return Models(theta, mean, server), here.stack(as_numbers)
 
     def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Array:
         """Return the loss of each sample of these runs under the models before the
@@ -121,12 +119,11 @@ class Learner(ABC):
         Each run has a forward pass of its own, so its losses do not depend on other
         runs.
         """
-        ends = batch.offsets[:: batch.weights.shape[1]].tolist()
-        own = (
-            (run, self._ragged(batch.part(slice(ends[run], ends[run + 1]))))
-            for run in runs.tolist()
-        )
-        parts = [self._losses(models.theta[run : run + 1], each) for run, each in own]
+        samples = slices(batch.offsets[:: batch.weights.shape[1]])
+        parts = []
+        for run in runs.tolist():
+            own = self._ragged(batch.part(samples[run]))
+            parts.append(self._losses(models.theta[run : run + 1], own))
         return self.arrays.concatenate(parts)
 
     def scores(
@@ -139,25 +136,23 @@ class Learner(ABC):
         shifted. The call waits for the result.
         """
         if not len(rows):
-            one = self.scores(
-                models, asked, np.zeros(1, np.int64), np.zeros(1, np.int64)
-            )
+            any_one = np.zeros(1, np.int64)
+            one = self.scores(models, asked, any_one, any_one)
             return Scores(*(None if values is None else values[:0] for values in one))
         wanted = "features" in asked
         answers = [
             self._answers(models.theta[r : r + 1], rows[runs == r], wanted)
             for r in np.unique(runs).tolist()
         ]
+        logits, inputs = zip(*answers, strict=True)
         back = np.argsort(np.argsort(runs, kind="stable"), kind="stable")
-        logits = self.read(self.arrays.concatenate([answer for answer, _ in answers]))[
-            back
-        ]
-        features = (
-            self.read(self.arrays.concatenate([inputs for _, inputs in answers]))[back]
-            if wanted
-            else None
-        )
-        return scores_of(asked, logits, self.dataset.train_labels[rows], features)
+
+        def in_order(parts: Sequence[Array]) -> NDArray[Any]:
+            return self.read(self.arrays.concatenate(parts))[back]
+
+        features = in_order(inputs) if wanted else None
+        labels = self.dataset.train_labels[rows]
+        return scores_of(asked, in_order(logits), labels, features)
 
     @abstractmethod
     def check_scores(self, asked: tuple[str, ...], whose: str) -> None:
@@ -169,12 +164,11 @@ class Learner(ABC):
         """Return the models as named numpy arrays, from which `restored` restores
         them.
         """
-        mean = {} if models.mean is models.theta else {"mean": models.mean}
-        named = {
-            "theta": models.theta,
-            **mean,
-            **{f"server.{name}": array for name, array in models.server.items()},
-        }
+        named = {"theta": models.theta}
+        if models.mean is not models.theta:
+            named["mean"] = models.mean
+        for name, array in models.server.items():
+            named[f"server.{name}"] = array
         return {
             name: np.ascontiguousarray(self.read(array))
             for name, array in named.items()
@@ -194,11 +188,10 @@ class Learner(ABC):
 
         theta = put("theta", like.theta)
         mean = put("mean", like.theta) if "mean" in tensors else theta
-        return Models(
-            theta,
-            mean,
-            {name: put(f"server.{name}", array) for name, array in like.server.items()},
-        )
+        server = {
+            name: put(f"server.{name}", array) for name, array in like.server.items()
+        }
+        return Models(theta, mean, server)
 
     @abstractmethod
     def read(self, array: Array) -> NDArray[Any]:

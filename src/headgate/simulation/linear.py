@@ -2,8 +2,8 @@
 import.
 """
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -57,119 +57,106 @@ class Judged:
 
     def __init__(self, task: LinearTask, images: Pixels, labels: Labels) -> None:
         self.task, self.images, self.labels = task, images, labels
-        rows = (
-            (label, np.flatnonzero(labels == label)) for label in range(task.classes)
-        )
-        self.classes = [
-            (label, own[at : at + EVALUATED])
-            for label, own in rows
-            for at in range(0, len(own), EVALUATED)
-        ]
+        self.classes: list[tuple[int, Ints]] = []
         """pairs of a class and the rows of some of its images"""
-        self._kept: list[Alike] = []
+        for label in range(task.classes):
+            own = np.flatnonzero(labels == label)
+            for at in range(0, len(own), EVALUATED):
+                self.classes.append((label, own[at : at + EVALUATED]))
 
     def __call__(self, theta: Floats) -> tuple[Floats, Floats]:
         """Return the accuracy (R,) and mean cross-entropy (R,) of the models theta (R,
         P), multiplied as one matrix.
         """
+        runs, images = len(theta), len(self.labels)
         weight = self.task.of_bytes(theta)
-        hits, losses, done = (
-            np.zeros(len(theta), np.int64),
-            np.empty((len(theta), len(self.labels))),
-            0,
-        )
-        step = max(1, TOGETHER // (ALIKE * len(theta)))
-        some = (
-            (label, parts[at : at + step])
-            for label, parts in self._chunks()
-            for at in range(0, len(parts), step)
-        )
-        for label, parts in some:
-            logits = self._answers(weight, parts).reshape(
-                len(theta), self.task.classes, -1
-            )
+        hits = np.zeros(runs, np.int64)
+        losses = np.empty((runs, images))
+        done = 0
+        for label, parts in self._chunks(runs):
+            logits = self._logits(weight, parts)
+            logits = logits.reshape(runs, self.task.classes, -1)
             own = logits[:, label].copy()
-            before, after = (
-                each.max(axis=1, initial=-np.inf)
-                for each in (logits[:, :label], logits[:, label + 1 :])
-            )
-            hits += ((own > before) & (own >= after)).sum(
-                axis=1
-            )  # among equal largest logits, the first class is predicted
+            before = logits[:, :label].max(axis=1, initial=-np.inf)
+            after = logits[:, label + 1 :].max(axis=1, initial=-np.inf)
+            # among equal largest logits, the first class is predicted
+            hits += ((own > before) & (own >= after)).sum(axis=1)
+
             most = np.maximum(np.maximum(before, after), own)
             logits -= most[:, None]
-            here = losses[:, done : done + own.shape[1]]
-            np.subtract(
-                np.log(np.exp(logits, logits).sum(axis=1)),
-                own - most,
-                here,
-                dtype=np.float64,
-            )
-            done += own.shape[1]
-        return hits / len(self.labels), losses.mean(
-            axis=1
-        )  # one mean: it does not depend on the size of the parts
+            own -= most
+            total = np.exp(logits, logits).sum(axis=1)
+            here = slice(done, done + own.shape[1])
+            np.subtract(np.log(total), own, losses[:, here], dtype=np.float64)
+            done = here.stop
+        # one mean: it does not depend on the size of the parts
+        return hits / images, losses.mean(axis=1)
 
-    def _answers(self, weight: Floats, parts: list[list[Product]]) -> Floats:
+    def _chunks(self, runs: int) -> Iterator[Alike]:
+        """Yield as many parts of a class as are evaluated at once."""
+        step = max(1, TOGETHER // (ALIKE * runs))
+        for label, parts in self._kept or self._converted():
+            for at in range(0, len(parts), step):
+                yield label, parts[at : at + step]
+
+    def _converted(self) -> Iterator[Alike]:
+        for label, rows in self.classes:
+            yield label, [self._products(rows)]
+
+    @cached_property
+    def _kept(self) -> list[Alike]:
+        """All images, converted once; empty if they are too large."""
+        if self.images.size * self.task.dtype.itemsize > KEPT:
+            return []
+        return [
+            (label, [self._products(part) for part in self._parts(rows)])
+            for label, rows in self.classes
+        ]
+
+    def _logits(self, weight: Floats, parts: list[list[Product]]) -> Floats:
         """Return the logits of all models for all images of these parts, (R·classes,
         images).
         """
-        answers, done = (
-            np.empty(
-                (weight.shape[1], sum(part[0][1].shape[1] for part in parts)),
-                self.task.dtype,
-            ),
-            0,
-        )
+        models = weight.shape[1]
+        images = sum(part[0][1].shape[1] for part in parts)
+        logits = np.empty((models, images), self.task.dtype)
+        alone = models == self.task.classes
+        done = 0
         for part in parts:
-            (first, images), *others = (
-                (weight.take(places, 0).T, samples) for places, samples in part
-            )
-            wide = ALONE if len(first) == self.task.classes else images.shape[1]
-            for at in range(0, images.shape[1], wide):
-                own = slice(at, min(at + wide, images.shape[1]))
-                here = np.matmul(
-                    first,
-                    images[:, own],
-                    answers[:, done + own.start : done + own.stop],
-                )
-                for left, samples in others:
-                    here += left @ samples[:, own]
-            done += images.shape[1]
-        return answers
+            products = [(weight.take(places, 0).T, values) for places, values in part]
+            (first, values), *others = products
+            size = values.shape[1]
+            step = ALONE if alone else size
+            for at in range(0, size, step):
+                own = slice(at, min(at + step, size))
+                here = logits[:, done + own.start : done + own.stop]
+                np.matmul(first, values[:, own], here)
+                for more, more_values in others:
+                    here += more @ more_values[:, own]
+            done += size
+        return logits
 
-    def _chunks(self) -> Iterable[Alike]:
-        if self.images.size * self.task.dtype.itemsize > KEPT:
-            return ((label, [self._products(rows)]) for label, rows in self.classes)
-        if not self._kept:
-            for (
-                label,
-                rows,
-            ) in (
-                self.classes
-            ):  # images with a nonzero byte that is rare in the others come last
-                used = (
-                    self.images[rows].reshape(len(rows), math.prod(self.task.shape)) > 0
-                )
-                rarest = np.where(
-                    used, used.sum(axis=0, dtype=np.int16), np.int16(EVALUATED)
-                ).min(axis=1)
-                parts = np.array_split(
-                    rows[np.argsort(-rarest, kind="stable")], -(-len(rows) // ALIKE)
-                )
-                self._kept.append((label, [*map(self._products, parts)]))
-        return self._kept
+    def _parts(self, rows: Ints) -> list[Ints]:
+        """Divide images of a class into small parts; images with a nonzero byte that is
+        rare in the others come last.
+        """
+        used = self._bytes(rows) > 0
+        count = used.sum(axis=0, dtype=np.int16)
+        rarest = np.where(used, count, np.int16(EVALUATED)).min(axis=1)
+        order = np.argsort(-rarest, kind="stable")
+        return np.array_split(rows[order], -(-len(rows) // ALIKE))
 
     def _products(self, rows: Ints) -> list[Product]:
-        images = self.images[rows].reshape(len(rows), math.prod(self.task.shape))
+        images = self._bytes(rows)
         places = np.flatnonzero(images.any(axis=0))
-        samples = np.ones((len(places) + 1, len(rows)), self.task.dtype)
-        samples[:-1] = images.T[places]
+        values = np.ones((len(places) + 1, len(rows)), self.task.dtype)
+        values[:-1] = images.T[places]
         places = np.append(places, images.shape[1])
-        return [
-            (places[at : at + DEEP], samples[at : at + DEEP])
-            for at in range(0, len(places), DEEP)
-        ]
+        pieces = [slice(at, at + DEEP) for at in range(0, len(places), DEEP)]
+        return [(places[own], values[own]) for own in pieces]
+
+    def _bytes(self, rows: Ints) -> Pixels:
+        return self.images[rows].reshape(len(rows), self.task.features)
 
 
 class LinearLearner(Learner):
@@ -185,13 +172,16 @@ class LinearLearner(Learner):
         super().__init__(experiment, dataset)
         dtype = experiment.training.dtype
         self.dtype = np.dtype("float32" if dtype == "auto" else dtype)
-        scale = (dataset.mean, dataset.std)
         self.task = LinearTask(
-            dataset.shape, len(dataset.classes), *scale, self.dtype, unit=dataset.unit
+            shape=dataset.shape,
+            classes=len(dataset.classes),
+            mean=dataset.mean,
+            std=dataset.std,
+            dtype=self.dtype,
+            unit=dataset.unit,
         )
-        Gram.cost(
-            self.task, self.training
-        )  # raises an error for settings that it does not support
+        # raises an error for settings that it does not support
+        Gram.cost(self.task, self.training)
         self.executor = Gram(self.task)
         self.judges = [Judged(self.task, *own) for own in dataset.judged]
 
@@ -227,24 +217,22 @@ class LinearLearner(Learner):
     def _losses(self, theta: Floats, batch: RaggedBatch) -> Floats:
         samples, logits = self._logits(theta, batch.images)
         logits -= logits.max(axis=0)
-        return np.asarray(
-            np.log(np.exp(logits).sum(axis=0))
-            - logits[batch.labels, np.arange(len(samples))]
-        )
+        own = logits[batch.labels, np.arange(len(samples))]
+        return np.asarray(np.log(np.exp(logits).sum(axis=0)) - own)
 
     def _answers(
         self, theta: Floats, rows: Ints, features: bool
     ) -> tuple[Floats, Floats | None]:
         samples, logits = self._logits(theta, self.dataset.train_images[rows])
-        return logits.T, (
-            np.insert(samples, samples.shape[1], 1.0, axis=1) if features else None
-        )
+        if not features:
+            return logits.T, None
+        return logits.T, np.insert(samples, samples.shape[1], 1.0, axis=1)
 
     def _logits(self, theta: Floats, images: Pixels) -> tuple[Floats, Floats]:
         """Return the normalised images, (S, pixels), and the logits of the one model
         theta (1, P) for them, (classes, S).
         """
-        samples = np.empty((len(images), math.prod(self.task.shape)), self.dtype)
+        samples = np.empty((len(images), self.task.features), self.dtype)
         self.task.normalise(images, samples)
         (weight,), bias = self.task.matrices(theta)
         return samples, weight @ samples.T + bias[0]

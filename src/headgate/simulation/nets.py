@@ -44,44 +44,38 @@ class NetLearner(Learner):
         super().__init__(experiment, dataset)
         self.device = device
         dtype, where = experiment.training.dtype, torch.device(device)
-        if (
-            device == "cuda"
-        ):  # compute in true float32, with kernels that repeat their results to the bit
+        if device == "cuda":
+            # compute in true float32, with kernels that repeat their results to the bit
             torch.backends.cudnn.allow_tf32 = False
             torch.backends.cudnn.deterministic = True
         if dtype == "bfloat16" and device != "cuda":
             raise SettingError(
                 f"training.dtype = bfloat16: needs CUDA, the device is {device}"
             )
+        classes = len(dataset.classes)
         plain = Task(
-            model=build_model(experiment.model, dataset.shape, len(dataset.classes)),
+            model=build_model(experiment.model, dataset.shape, classes),
             shape=dataset.shape,
-            classes=len(dataset.classes),
+            classes=classes,
             mean=dataset.mean,
             std=dataset.std,
             unit=dataset.unit,
             dtype=torch.float64 if dtype == "float64" else torch.float32,
             device=where,
         )
-        coarse = replace(plain, bfloat16=True)
-        first = (
-            coarse
-            if dtype == "bfloat16" or (dtype == "auto" and device == "cuda")
-            else plain
-        )
-        self.executor = choose(
-            first, self.training, executor, or_else=plain if dtype == "auto" else None
-        )
-        self.task = task = self.executor.task
+        coarse = dtype == "bfloat16" or (dtype == "auto" and device == "cuda")
+        first = replace(plain, bfloat16=coarse)
+        or_else = plain if dtype == "auto" else None
+        self.executor = choose(first, self.training, executor, or_else)
+        self.task = self.executor.task
 
         def there(images: Pixels, labels: Labels) -> tuple[Tensor, Tensor]:
-            return torch.from_numpy(np.ascontiguousarray(images)).to(
-                where
-            ), torch.from_numpy(labels).to(where)
+            pixels = torch.from_numpy(np.ascontiguousarray(images))
+            return pixels.to(where), torch.from_numpy(labels).to(where)
 
         self.images, self.labels = there(dataset.train_images, dataset.train_labels)
         self.judges: list[Evaluator] = [
-            Evaluator(task, *there(*own), executor=self.executor)
+            Evaluator(self.task, *there(*own), executor=self.executor)
             for own in dataset.judged
         ]
 
@@ -117,34 +111,25 @@ class NetLearner(Learner):
         }
 
     def start(self, seeds: Sequence[int]) -> Tensor:
-        model, shape, classes = (
-            self.experiment.model,
-            self.dataset.shape,
-            self.task.classes,
-        )
+        task, model = self.task, self.experiment.model
         start = {
-            seed: initial_parameters(model, shape, classes, seed)
+            seed: initial_parameters(model, task.shape, task.classes, seed)
             for seed in dict.fromkeys(seeds)
         }
-        return torch.stack([start[seed] for seed in seeds]).to(
-            self.task.device, self.task.dtype
-        )
+        models = torch.stack([start[seed] for seed in seeds])
+        return models.to(task.device, task.dtype)
 
     def _ragged(self, batch: RoundSamples) -> RaggedBatch:
         rows = to_device(batch.rows, self.task.device)
         images = self.images.index_select(0, rows)
         if batch.moves is not None:
-            images = shifted(
-                images,
-                to_device(batch.moves, self.task.device),
-                self.experiment.training.shift,
-            )
+            move = to_device(batch.moves, self.task.device)
+            images = shifted(images, move, self.experiment.training.shift)
         return RaggedBatch(images, self.labels.index_select(0, rows), batch.offsets)
 
     def _losses(self, theta: Tensor, batch: RaggedBatch) -> Tensor:
-        return -log_chances(
-            self.judges[0].answers(theta, batch.images)[0], batch.labels
-        ).view(-1)
+        logits, _ = self.judges[0].answers(theta, batch.images)
+        return -log_chances(logits, batch.labels).view(-1)
 
     def _answers(
         self, theta: Tensor, rows: Ints, features: bool
@@ -195,19 +180,19 @@ class Evaluator:
         """Return the accuracy (R,) and mean cross-entropy (R,) of the models theta (R,
         P).
         """
+        samples = len(self.labels)
         hits = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
         loss = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
         with torch.no_grad():
             models = self._models(theta)
-            for start in range(0, len(self.labels), EVALUATED):
+            for start in range(0, samples, EVALUATED):
+                images = self.images[start : start + EVALUATED]
                 y = self.labels[start : start + EVALUATED]
-                for run, logits in self._logits(
-                    theta, models, self.images[start : start + EVALUATED]
-                ):
+                for run, logits in self._logits(theta, models, images):
                     hits[run] += (logits.argmax(dim=-1) == y).sum(dim=-1)
                     rows = log_chances(logits, y).view(-1, len(y))
                     loss[run] -= sum_of_each(rows).view_as(loss[run])
-        return hits.double() / len(self.labels), loss / len(self.labels)
+        return hits.double() / samples, loss / samples
 
     @native_kernels()
     def answers(
@@ -221,21 +206,15 @@ class Evaluator:
             models = self._models(theta)
             for start in range(0, len(images), EVALUATED):
                 some = images[start : start + EVALUATED]
-                if (
-                    features and self.last is not None
-                ):  # call the module, because executors do not return these inputs
-                    x = self.task.normalised(some).to(
-                        self.task.arithmetic, memory_format=self.format
-                    )
-                    run = partial(
-                        functional_call, self.model, self._model(theta[0]), (x,)
-                    )
-                    logits, inputs = with_features(self.last, run)
+                if features and self.last is not None:
+                    # call the module, because executors do not return these inputs
+                    own = self._model(theta[0])
+                    call = partial(functional_call, self.model, own, (self._x(some),))
+                    logits, inputs = with_features(self.last, call)
                     went_in.append(inputs.to(theta.dtype))
                 else:
-                    logits = next(self._logits(theta, models, some))[1].reshape(
-                        len(some), -1
-                    )
+                    _, logits = next(self._logits(theta, models, some))
+                    logits = logits.reshape(len(some), -1)
                 outputs.append(logits.to(theta.dtype))
         return torch.cat(outputs), torch.cat(went_in) if went_in else None
 
@@ -259,26 +238,27 @@ class Evaluator:
         if self.judging:
             yield slice(None), self.judging.logits(theta, images)
             return
-        x = self.task.normalised(images).to(
-            self.task.arithmetic, memory_format=self.format
-        )
+        x = self._x(images)
         for r, parameters in enumerate(models or ()):
             yield r, functional_call(self.model, parameters, (x,)).to(theta.dtype)
+
+    def _x(self, images: Tensor) -> Tensor:
+        """Return the images as the model's input."""
+        normalised = self.task.normalised(images)
+        return normalised.to(self.task.arithmetic, memory_format=self.format)
 
     def _model(self, vector: Tensor) -> dict[str, Tensor]:
         """Return the parameters of a model as views of its vector, or on CUDA as copies
         in the layout for convolutions.
         """
-        views = self.task.flat.views(vector)
+        views, dtype = self.task.flat.views(vector), self.task.arithmetic
         if self.format is torch.preserve_format:
             return views
-        return {
-            name: view.to(
-                self.task.arithmetic,
-                memory_format=self.format if view.dim() == 4 else torch.preserve_format,
-            )
-            for name, view in views.items()
-        }
+        copies = {}
+        for name, view in views.items():
+            layout = self.format if view.dim() == 4 else torch.preserve_format
+            copies[name] = view.to(dtype, memory_format=layout)
+        return copies
 
 
 def sum_of_each(rows: Tensor) -> Tensor:
@@ -290,21 +270,17 @@ def sum_of_each(rows: Tensor) -> Tensor:
     of its chunk; the order of these additions depends on the row length alone.
     """
     rows = rows.double()
-    while (many := rows.shape[1]) > 1:
-        half = (many + 1) // 2
-        both = rows[:, : many - half] + rows[:, half:]
-        rows = (
-            both
-            if many % 2 == 0
-            else torch.cat([both, rows[:, many - half : half]], dim=1)
-        )
-    return rows[:, 0] if many else rows.new_zeros(len(rows))
+    while rows.shape[1] > 1:
+        half = rows.shape[1] // 2
+        both = rows[:, :half] + rows[:, -half:]
+        middle = rows[:, half:-half]  # one number if there is an odd number of them
+        rows = torch.cat([both, middle], dim=1) if middle.shape[1] else both
+    return rows[:, 0] if rows.shape[1] else rows.new_zeros(len(rows))
 
 
 def log_chances(logits: Tensor, labels: Tensor) -> Tensor:
     """Return the log-probability of the true class of each sample, (…, S, 1), from
     logits (…, S, classes).
     """
-    return torch.log_softmax(logits, dim=-1).gather(
-        -1, labels.expand(logits.shape[:-1]).unsqueeze(-1)
-    )
+    own = labels.expand(logits.shape[:-1]).unsqueeze(-1)
+    return torch.log_softmax(logits, dim=-1).gather(-1, own)

@@ -150,9 +150,9 @@ def resume(
     """
     checkpoint = Checkpoint(chunk)
     simulation = Simulation(
-        chunk.experiment, dataset, choose_device(device), chunk.fact("executor")
+        chunk.experiment, dataset, choose_device(device), chunk.run.fact("executor")
     )
-    began_on, here = chunk.fact("device"), simulation.learner.device
+    began_on, here = chunk.run.fact("device"), simulation.learner.device
     if (began_on == "cpu") != (here == "cpu"):
         raise SettingError(
             f"{chunk.folder}: began on {began_on}, the device is now {here};"

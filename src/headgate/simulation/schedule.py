@@ -15,13 +15,13 @@ from typing import Any
 
 from headgate.errors import DataError, HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment
-from headgate.records.chunks import fact_of
 from headgate.records.owner import (
+    ChunkProgress,
     OwnedRun,
-    RunProgress,
     Tick,
     Watch,
     check_config,
+    check_executor,
     read_experiment,
 )
 from headgate.records.reader import CONFIG, ENVIRONMENT, RunFolder
@@ -37,7 +37,6 @@ from headgate.records.writer import (
     never_begun,
     resume_command,
 )
-from headgate.registry import Search
 from headgate.simulation.cut import (
     LIGHT,
     Footprint,
@@ -121,20 +120,24 @@ def perform(
         raise SettingError(f"--processes {processes}: must be at least 1")
     say = say or _silent
     with FolderLock() as held:
-        tasks = _tasks(points, folder, held, trust)
-        for task in tasks:
-            _check_executor(task, executor, trust)
-        if any(task.left for task in tasks):
+        tasks = _tasks(points, folder, held, executor, trust)
+        left = [task.left for task in tasks]
+        if any(left):
             with closing(_worker(tasks, device, processes)) as worker:
-                _begin(tasks, folder, worker, device, executor, say, held)
+                _begin(tasks, folder, worker, device, say, held)
                 runs = [task.begun for task in tasks]
+                progress = ChunkProgress(runs, folder, tick, watch)
                 say(_described(runs, worker))
-                progress = RunProgress(runs, folder, tick, watch)
                 _play(worker, device, progress)
-                for note in progress.notes():
-                    say(note)
         with disk_errors(folder):
-            return [task.begun.finish() for task in tasks]
+            finished = [task.begun.finish() for task in tasks]
+    notes = [
+        run.state.get("note") for run, new in zip(finished, left, strict=True) if new
+    ]
+    for note in dict.fromkeys(notes):
+        if note is not None:
+            say(note)
+    return finished
 
 
 def new_folder(points: Experiment | Points) -> Path:
@@ -160,16 +163,16 @@ class _Task:
         The run folder.
     experiment : Experiment
         The experiment.
+    executor : str
+        The executor of local training: auto, or a name.
     run : OwnedRun, optional
         The run; None before it has begun.
-    executor : str, optional
-        The executor that the run must have.
     """
 
     folder: Path
     experiment: Experiment
+    executor: str = "auto"
     run: OwnedRun | None = None
-    executor: str | None = None
 
     @property
     def begun(self) -> OwnedRun:
@@ -187,13 +190,15 @@ def _tasks(
     points: Experiment | Points | None,
     folder: Path,
     held: FolderLock,
+    executor: str,
     trust: Sequence[str],
 ) -> list[_Task]:
     """Return the experiments with their folders, which this process locks."""
     if points is None:
         if not folder.is_dir():
             raise DataError(f"{folder}: there is no such run folder")
-        return [_task(None, own, held, trust) for own in points_of(folder)]
+        folders = points_of(folder)
+        return [_task(None, own, held, executor, trust) for own in folders]
     if isinstance(points, Experiment):
         points = [("", points)]
     for _, experiment in points:
@@ -206,43 +211,32 @@ def _tasks(
     tasks = []
     for label, experiment in points:
         own = folder if alone else folder / folder_name(label)
-        tasks.append(_task(experiment, own, held, trust))
+        tasks.append(_task(experiment, own, held, executor, trust))
     return tasks
 
 
 def _task(
-    wanted: Experiment | None, folder: Path, held: FolderLock, trust: Sequence[str]
+    wanted: Experiment | None,
+    folder: Path,
+    held: FolderLock,
+    executor: str,
+    trust: Sequence[str],
 ) -> _Task:
     """Take up the run in a folder, or return a task that begins it."""
     if folder.is_dir():
         held.take(folder, folder)
     if folder.exists() and not (folder.is_dir() and never_begun(folder)):
-        run = OwnedRun.take_up(folder, wanted, trust)
-        executor = None if run.run.finished else run.fact("executor")
-        return _Task(folder, run.experiment, run, executor)
+        run = OwnedRun.take_up(folder, wanted, executor, trust)
+        return _Task(folder, run.experiment, executor, run)
     if wanted is not None:
-        return _Task(folder, wanted)
+        return _Task(folder, wanted, executor)
     if not (folder / CONFIG).exists() or not (folder / ENVIRONMENT).exists():
         raise DataError(
             f"{folder}: was stopped before its first round; remove it and start again"
         )
-    executor = fact_of(folder, check_config(folder), "executor")
-    return _Task(folder, read_experiment(folder, trust), executor=executor)
-
-
-def _check_executor(task: _Task, executor: str, trust: Sequence[str]) -> None:
-    """Refuse another executor than the one with which the run was begun, and one from
-    outside that the folder names, which may be another person's, and the user does not.
-    """
-    if task.executor is None or not task.left:
-        return
-    if executor not in ("auto", task.executor):
-        raise SettingError(
-            f"--executor {executor}: {task.folder} was begun by {task.executor}"
-        )
-    if ":" in task.executor:
-        search = Search(trusted={executor, *trust})
-        search.check(f"{task.folder}: executor", task.executor)
+    begun = str(check_config(folder).get("executor"))
+    check_executor(folder, begun, executor, trust)
+    return _Task(folder, read_experiment(folder, trust), begun)
 
 
 # starting
@@ -276,7 +270,6 @@ def _begin(
     whole: Path,
     worker: Worker,
     device: str,
-    executor: str,
     say: Say,
     held: FolderLock,
 ) -> None:
@@ -289,8 +282,7 @@ def _begin(
     new = [task for task in tasks if task.run is None]
     divided = []
     for task in new:
-        wanted = task.executor or executor
-        facts = worker.examine(task.folder, task.experiment, device, wanted)
+        facts = worker.examine(task.folder, task.experiment, device, task.executor)
         chunks = _divided(task.experiment, facts)
         divided.append((task, facts, chunks))
         if "free" in facts:
@@ -335,7 +327,7 @@ def _memory(chunks: Sequence[Experiment], facts: dict[str, Any]) -> str:
 def _described(runs: Sequence[OwnedRun], worker: Worker) -> str:
     """Return a line like "60 runs (6 policies × 10 seeds) on 2 processes"."""
     left = [run for run in runs if not run.run.finished]
-    devices = sorted({run.fact("device") for run in left})
+    devices = sorted({run.run.fact("device") for run in left})
     where = worker.where if "cpu" in devices else f"on {', '.join(devices)}"
     own = left[0].experiment
     inside = f"{len(left)} points of a sweep"
@@ -358,12 +350,13 @@ def _counted(number: int, one: str, many: str = "") -> str:
 # supervision
 
 
-def _play(worker: Worker, device: str, progress: RunProgress) -> None:
+def _play(worker: Worker, device: str, progress: ChunkProgress) -> None:
     """Simulate all chunks that have rounds left."""
     try:
         with stop_requested() as stop:
             worker.execute(progress.chunks, device, progress, stop)
-        if not progress.complete:  # Ctrl-C in a last round, before other chunks began
+        if any(run.left() for run in progress.runs.values()):
+            # Ctrl-C in the last round of some chunks, before others began
             raise Interrupted("interrupted")
     except (HeadgateError, KeyboardInterrupt) as error:
         # KeyboardInterrupt: a second Ctrl-C, which does not wait
@@ -376,7 +369,7 @@ def _play(worker: Worker, device: str, progress: RunProgress) -> None:
     progress.update(at_once=True)
 
 
-def _explained(error: HeadgateError, progress: RunProgress) -> HeadgateError:
+def _explained(error: HeadgateError, progress: ChunkProgress) -> HeadgateError:
     """Return the error with the chunk in which it occurred, and the command to continue
     the run or sweep.
     """

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from multiprocessing.connection import Connection, Pipe, wait
 from pathlib import Path
@@ -19,7 +19,7 @@ from headgate.errors import HeadgateError, Interrupted, SettingError
 from headgate.experiment import Experiment, build
 from headgate.learning.data import Data
 from headgate.records.chunks import Chunk, open_chunks
-from headgate.records.owner import RunProgress
+from headgate.records.owner import ChunkProgress
 from headgate.records.reader import CONFIG
 from headgate.simulation.cut import give_back
 from headgate.simulation.rounds import Round
@@ -32,6 +32,7 @@ ONE_THREAD = dict.fromkeys(
     ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"),
     "1",
 )
+Rows = Sequence[Mapping[str, Any]]
 POLL_SECONDS = 0.2
 """the seconds between two checks for rounds that the chunks have written"""
 
@@ -70,7 +71,52 @@ class Datasets(dict[str, Any]):
         return self[key]
 
 
-class InProcess:
+class Player:
+    """Examines experiments and simulates chunks in this process, in one thread."""
+
+    def __init__(self) -> None:
+        self.datasets = Datasets()
+        self._ready: dict[Path, Simulation] = {}
+
+    def examine(
+        self, folder: Path, experiment: Experiment, device: str, executor: str
+    ) -> dict[str, Any]:
+        """Return the facts of `run.examine` about the run that will be begun in a
+        folder, and keep its simulation for `play`.
+        """
+        from headgate.simulation.run import examine
+
+        self._ready.clear()
+        dataset = self.datasets.of(experiment.data)
+        facts, simulation = examine(experiment, dataset, device, executor)
+        if simulation is not None:
+            self._ready[folder] = simulation
+        return facts
+
+    def play(
+        self,
+        chunk: Chunk,
+        device: str,
+        played: Callable[[Chunk, Rows], None],
+        stop: Callable[[], bool],
+    ) -> float:
+        """Simulate the remaining rounds of a chunk, and return the seconds that it
+        took; `played` is called with the metrics of each round.
+        """
+        from headgate.simulation.run import play_chunk, play_rounds
+
+        def tick(done: Round) -> None:
+            played(chunk, done.metrics)
+
+        simulation = self._ready.pop(chunk.folder, None)
+        self._ready.clear()
+        if simulation is not None and chunk.number is None:
+            return play_rounds(simulation, chunk.writer({}), tick, stop=stop)
+        dataset = self.datasets.of(chunk.experiment.data)
+        return play_chunk(chunk, dataset, device, tick, stop)
+
+
+class InProcess(Player):
     """A worker that simulates the chunks in this process, one after the other in one
     thread.
     """
@@ -78,30 +124,11 @@ class InProcess:
     where = ""
     """the end of the line that describes the work to users"""
 
-    def __init__(self) -> None:
-        self._datasets = Datasets()
-        self._ready: dict[Path, Simulation] = {}
-
-    def examine(
-        self, folder: Path, experiment: Experiment, device: str, executor: str
-    ) -> dict[str, Any]:
-        """Return the facts of `run.examine` about the run that will be begun in a
-        folder, and keep its simulation for `execute`.
-        """
-        from headgate.simulation.run import examine
-
-        self._ready.clear()
-        dataset = self._datasets.of(experiment.data)
-        facts, simulation = examine(experiment, dataset, device, executor)
-        if simulation is not None:
-            self._ready[folder] = simulation
-        return facts
-
     def execute(
         self,
         chunks: Sequence[Chunk],
         device: str,
-        progress: RunProgress,
+        progress: ChunkProgress,
         stop: Callable[[], bool],
     ) -> None:
         """Simulate all chunks.
@@ -112,7 +139,7 @@ class InProcess:
             The chunks that have rounds left.
         device : str
             auto, cpu or cuda.
-        progress : RunProgress
+        progress : ChunkProgress
             Called with what is done.
         stop : callable
             When it returns True, chunks stop after their current round.
@@ -127,9 +154,8 @@ class InProcess:
         for chunk in chunks:
             if stop():
                 raise Interrupted("interrupted")
-            progress.begun(chunk)
             try:
-                seconds = self._play(chunk, device, progress, stop)
+                seconds = self.play(chunk, device, progress.played, stop)
             except Interrupted:
                 raise
             except HeadgateError as error:
@@ -137,23 +163,9 @@ class InProcess:
             progress.ended(chunk, seconds)
             give_back(device)
 
-    def _play(
-        self, chunk: Chunk, device: str, progress: RunProgress, stop: Callable[[], bool]
-    ) -> float:
-        from headgate.simulation.run import play_chunk, play_rounds
-
-        def tick(done: Round) -> None:
-            progress.played(chunk, done.metrics)
-
-        if chunk.number is None and chunk.folder in self._ready:
-            simulation = self._ready.pop(chunk.folder)
-            return play_rounds(simulation, chunk.writer({}), tick, stop=stop)
-        dataset = self._datasets.of(chunk.experiment.data)
-        return play_chunk(chunk, dataset, device, tick, stop)
-
     def close(self) -> None:
         """Forget the data sets."""
-        self._datasets.clear()
+        self.datasets.clear()
 
 
 class Processes:
@@ -173,7 +185,7 @@ class Processes:
     ) -> dict[str, Any]:
         """Return the facts of `run.examine`."""
         child = self._children[0]
-        child.ask("examine", experiment.tables(), device, executor)
+        child.ask("examine", str(folder), experiment.tables(), device, executor)
         facts, error = child.answer()
         if error is not None:
             raise error
@@ -183,7 +195,7 @@ class Processes:
         self,
         chunks: Sequence[Chunk],
         device: str,
-        progress: RunProgress,
+        progress: ChunkProgress,
         stop: Callable[[], bool],
     ) -> None:
         """Simulate all chunks, as `InProcess.execute` does."""
@@ -194,7 +206,6 @@ class Processes:
         while True:
             while free and waiting and not stopping:
                 chunk, child = waiting.pop(0), free.pop(0)
-                progress.begun(chunk)
                 child.ask("play", str(chunk.folder), device, chunk.number)
                 playing[child.connection] = chunk, child
             if not playing:
@@ -306,60 +317,46 @@ def serve(connection: Connection) -> None:
     """Answer the parent's questions until the parent closes the connection or ends;
     finish the current round first.
     """
-    player = _Player()
-    answers: dict[str, Callable[..., Any]] = {
-        "examine": player.examine,
-        "play": player.play,
-    }
+    child = _Answers()
     with suppress(EOFError, OSError):  # the parent has ended
         while True:
             do, *question = json.loads(connection.recv_bytes())
             try:
-                reply = answers[do](*question), "", ""
+                reply = getattr(child, do)(*question), "", ""
             except (Exception, KeyboardInterrupt) as error:
                 reply = None, *_named(error)
             connection.send_bytes(json.dumps(reply).encode())
 
 
-class _Player:
-    """Answers the questions of a parent in a child process."""
+class _Answers:
+    """The answers of a child process to the questions of its parent."""
 
     def __init__(self) -> None:
-        self._datasets, self._parent = Datasets(), os.getppid()
-        self._folder, self._chunks = "", list[Chunk]()
+        self._player, self._parent = Player(), os.getppid()
+        self._chunks: list[Chunk] = []
 
     def examine(
-        self, tables: dict[str, Any], device: str, executor: str
+        self, folder: str, tables: dict[str, Any], device: str, executor: str
     ) -> dict[str, Any]:
         """Return the facts of `run.examine`."""
-        from headgate.simulation.run import examine
-
         experiment = build("", tables)
-        dataset = self._datasets.of(experiment.data)
-        return examine(experiment, dataset, device, executor)[0]
+        return self._player.examine(Path(folder), experiment, device, executor)
 
     def play(self, folder: str, device: str, number: int | None) -> float:
         """Simulate the remaining rounds of a chunk, and return the seconds that it
         took.
         """
-        from headgate.simulation.run import play_chunk
-
-        if folder != self._folder:
-            self._folder, self._chunks = folder, open_chunks(Path(folder))
+        if not self._chunks or str(self._chunks[0].folder) != folder:
+            self._chunks = open_chunks(Path(folder))
         chunk = self._chunks[number or 0]
-        dataset = self._datasets.of(chunk.experiment.data)
         with stop_requested() as stop, FolderLock() as lock:
             lock.take(chunk.folder / CONFIG, chunk.folder, shared=True)
             if self._alone():  # another process may own the run already
                 raise Interrupted("interrupted")
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             try:
-                return play_chunk(
-                    chunk,
-                    dataset,
-                    device,
-                    lambda done: None,
-                    lambda: stop() or self._alone(),
+                return self._player.play(
+                    chunk, device, _unheard, lambda: stop() or self._alone()
                 )
             finally:
                 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -367,6 +364,10 @@ class _Player:
     def _alone(self) -> bool:
         """Return whether the parent has ended."""
         return os.getppid() != self._parent
+
+
+def _unheard(chunk: Chunk, metrics: Rows) -> None:
+    """Report nothing, because the parent reads what is written."""
 
 
 def _named(error: BaseException) -> tuple[str, str]:

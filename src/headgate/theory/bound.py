@@ -201,4 +201,5 @@ def memory_proportional_weight(alpha: ArrayLike, n: ArrayLike) -> Floats:
     """
     share = floats(alpha) * floats(n)
     total = share.sum(axis=-1, keepdims=True)
-    return np.divide(share, total, out=np.zeros_like(share), where=total > 0)
+    none = np.zeros_like(share)
+    return np.asarray(np.divide(share, total, out=none, where=total > 0))

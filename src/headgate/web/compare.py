@@ -4,6 +4,7 @@ differ.
 
 from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
+from itertools import compress
 from typing import Any
 
 import numpy as np
@@ -103,8 +104,9 @@ def compare(
     points: int,
     to: tuple[str | None, str | None] = (None, None),
 ) -> RunComparison:
-    """Return the lines, and their differences from the line with run and policy `to`,
-    by default the first line.
+    """Return the lines, and their differences from the line with run and policy `to`.
+
+    By default it is the first line.
     """
     names = list(dict.fromkeys(names))
     found = [
@@ -118,82 +120,85 @@ def compare(
             f"runs, policies: {len(found)} lines; at most {MOST_LINES} can be compared,"
             " choose fewer"
         )
+
     lines = [_line(runs, metric, points) for runs in found]
-    base = next(
-        (
-            i
-            for i, line in enumerate(lines)
-            if to[0] in (None, line.run) and to[1] in (None, line.policy)
-        ),
-        None,
-    )
-    if base is None and to != (None, None):
-        raise SettingError(
-            f"to_run = {str(to[0])[:100]}, to_policy = {str(to[1])[:100]}: no line of"
-            " this comparison"
-        )
+    base = _place_of(lines, *to)
+    others = [line for i, line in enumerate(lines) if i != base]
     settings = differing({name: library.open(name).config for name in names})
     return RunComparison(
         metric=metric,
         runs=library.rows(names),
-        lines=[
-            _compared_line(line, runs) for line, runs in zip(lines, found, strict=True)
-        ],
-        base=base or 0,
-        differences=[
-            _difference(line, lines[base or 0])
-            for i, line in enumerate(lines)
-            if i != base
-        ],
+        lines=list(map(_compared_line, lines, found)),
+        base=base,
+        differences=[_difference(line, lines[base]) for line in others],
         settings=settings,
         savings=_savings(found, {each.key for each in settings}),
     )
 
 
-def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
-    """Return a sentence on the money for the accuracy of constant admission; empty if
-    runs leave it open or are too large.
-    """
-    known = [
-        # with positive money and an accuracy for each seed: folders may hold any values
-        one
-        for one in rankable(found)
-        if one.finished
-        and 0 < one.spend.mean() < np.inf
-        and np.isfinite(one.last).all()
-    ]
-    places = {(one.policy, one.budget) for one in known}
-    large = max((len(one.seeds) for one in known), default=0) > MOST_SEEDS
-    large = large or sum(len(one.seeds) * one.rounds for one in known) > MOST_CELLS
-    others = any(
-        key not in MONEY_ONLY and not key.startswith("policies.") for key in differ
+def _place_of(lines: Sequence[Line], run: str | None, policy: str | None) -> int:
+    """Return the place of the first line with this run and this policy, if stated."""
+    for place, each in enumerate(lines):
+        if run in (None, each.run) and policy in (None, each.policy):
+            return place
+    if run is None and policy is None:
+        return 0
+    raise SettingError(
+        f"to_run = {str(run)[:100]}, to_policy = {str(policy)[:100]}: no line of"
+        " this comparison"
     )
-    if (
-        large
-        or others
-        or len(places) < len(known)
-        or "constant" not in {one.policy for one in known}
-    ):
+
+
+def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
+    """Return a sentence on the money for the accuracy of constant admission.
+
+    It is empty if the runs leave it open or are too large.
+    """
+    known = [one for one in rankable(found) if one.finished and _is_sound(one)]
+    places = {(one.policy, one.budget) for one in known}
+    seeds = max((len(one.seeds) for one in known), default=0)
+    cells = sum(len(one.seeds) * one.rounds for one in known)
+    comparable = (
+        all(key in MONEY_ONLY or key.startswith("policies.") for key in differ)
+        and len(places) == len(known)
+        and "constant" in {one.policy for one in known}
+    )
+    if not comparable or seeds > MOST_SEEDS or cells > MOST_CELLS:
         return ""
     return sentence(chosen_budget(savings(rows(known), "constant", "last")))
 
 
+def _is_sound(one: Runs) -> bool:
+    """Return whether money is positive and each seed has an accuracy.
+
+    Folders may hold any values.
+    """
+    return bool(0 < one.spend.mean() < np.inf and np.isfinite(one.last).all())
+
+
 def _line(runs: Runs, metric: str, points: int) -> Line:
-    """Return the line of the runs that have begun. Metrics of learning leave out runs
-    whose model diverged.
+    """Return the line of the runs that have begun.
+
+    Metrics of learning leave out runs whose model diverged.
     """
     kept = runs.kept if metric in LEARNT else runs.begun
     values = line(runs, metric)[kept, : runs.complete]
-    seeds = tuple(seed for seed, there in zip(runs.seeds, kept, strict=True) if there)
-    ends = np.array(
-        [
-            row[np.isfinite(row)][-1] if np.isfinite(row).any() else np.nan
-            for row in values
-        ]
-    )
-    places = np.flatnonzero(np.isfinite(values).any(axis=0))
+    seen = np.isfinite(values)
+    ends = np.full(len(values), np.nan)
+    for i, (row, known) in enumerate(zip(values, seen, strict=True)):
+        if known.any():
+            ends[i] = row[known][-1]
+
+    places = np.flatnonzero(seen.any(axis=0))
     places = places[thinned(places.size, points)]
-    return Line(runs.folder, runs.policy, seeds, places + 1, values[:, places], ends)
+    return Line(
+        run=runs.folder,
+        policy=runs.policy,
+        seeds=tuple(compress(runs.seeds, kept)),
+        x=places + 1,
+        values=values[:, places],
+        ends=ends,
+    )
 
 
 def _compared_line(own: Line, runs: Runs) -> ComparedLine:
@@ -208,9 +213,7 @@ def _compared_line(own: Line, runs: Runs) -> ComparedLine:
 
 def _difference(line: Line, to: Line) -> ComparedSeries:
     """Return `line` minus `to`, for the rounds and seeds that both have."""
-    x, own, other = np.intersect1d(
-        line.x, to.x, assume_unique=True, return_indices=True
-    )
+    x, own, other = np.intersect1d(line.x, to.x, return_indices=True)
     _, mine, theirs = np.intersect1d(line.seeds, to.seeds, return_indices=True)
     gaps = line.values[np.ix_(mine, own)] - to.values[np.ix_(theirs, other)]
     return ComparedSeries(**_points(line, x, gaps, line.ends[mine] - to.ends[theirs]))
@@ -220,44 +223,37 @@ def _points(line: Line, x: Ints, values: Floats, ends: Floats) -> dict[str, Any]
     """Return the points that have a mean, and the mean of the last values."""
     mean, half = means(values)
     known = np.isfinite(mean)
-    drawn = {
+    return {
         "x": rounded(x[known]),
         "mean": rounded(mean[known]),
         "half": rounded(half[known]),
-    }
-    end = estimate(ends).to_dict() if np.isfinite(ends).any() else None
-    return {
-        **drawn,
         "run": line.run,
         "policy": line.policy,
         "seeds": len(values),
-        "end": end,
+        "end": estimate(ends).to_dict() if np.isfinite(ends).any() else None,
     }
 
 
 def differing(configs: Mapping[str, Mapping[str, Any]]) -> list[DifferingSetting]:
-    """Return the settings, by dotted key, that differ between runs. Policies are
-    compared only if every run has them.
+    """Return the settings, by dotted key, that differ between runs.
 
-    >>> a = {"policies": {"acdpp": {"K": 3}, "dpp": {"V": 1.0}}, "system": {"buffers": [1, 2]}}
-    >>> [each.key for each in differing({"a": a, "b": {"policies": {"acdpp": {"K": 4}}, "system": {"buffers": [1, 3]}}})]
+    Policies are compared only if every run has them.
+
+    >>> one = {"policies": {"acdpp": {"K": 3}, "dpp": {"V": 1.0}}}
+    >>> two = {"policies": {"acdpp": {"K": 4}}, "system": {"buffers": [1, 3]}}
+    >>> [each.key for each in differing({"one": one, "two": two})]
     ['policies.acdpp.K', 'system.buffers']
     """
-    shared = set.intersection(
-        *(set(config.get("policies", {})) for config in configs.values())
-    )
+    policies = [config.get("policies", {}) for config in configs.values()]
+    shared = set.intersection(*map(set, policies))
     leaves: list[dict[str, Any]] = []
-    for config in configs.values():
-        played = {
-            name: own
-            for name, own in config.get("policies", {}).items()
-            if name in shared
-        }
+    for config, own in zip(configs.values(), policies, strict=True):
+        played = {name: table for name, table in own.items() if name in shared}
         leaves.append(dict(dotted({**config, "policies": played})))
-    keys = dict.fromkeys(key for own in leaves for key in own)
-    settings = [DifferingSetting(key, [own.get(key) for own in leaves]) for key in keys]
-    return [
-        each
-        for each in settings
-        if any(value != each.values[0] for value in each.values)
-    ]
+
+    found = []
+    for key in dict.fromkeys(key for own in leaves for key in own):
+        values = [own.get(key) for own in leaves]
+        if any(value != values[0] for value in values):
+            found.append(DifferingSetting(key, values))
+    return found

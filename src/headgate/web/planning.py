@@ -1,9 +1,6 @@
-"""The planner of the page. It computes K, money, memory and bounds from a system,
-prices and a policy.
+"""The planner of the page: the plan of a recipe that a request contains.
 
-A request becomes a recipe and is built like any other, so the answer is that of
-`headgate plan` for the recipe that it contains, or of `headgate rehearse` if the
-request sets K or another number of the policy. A request cannot name a file or a
+The answer is that of `headgate plan` for this recipe. A request cannot name a file or a
 module, and one that would take too long or too much memory is refused before anything
 is built.
 """
@@ -19,7 +16,6 @@ from pydantic import BaseModel, ConfigDict, Field, StrictInt
 from headgate.analysis.curves import PolicyCurves, Series, policy_curves, rounded
 from headgate.analysis.rehearsal import as_runs, plan_json, summarise_rehearsal
 from headgate.control.controller import Controller
-from headgate.control.policies import BudgetedPolicy
 from headgate.control.rehearse import Rehearsal, plan
 from headgate.errors import InfeasibleError, SettingError
 from headgate.escaping import shown
@@ -37,29 +33,41 @@ LIMITS = {
     "decisions": 2_000_000,  # clients times rounds times seeds
     "number": 1e9,
 }
+IN_ROUNDS = (".length", ".rounds", ".K")
+"""ends of the keys whose values count rounds"""
 MOST_TEXT = 200
+MOST_DEPTH = 6
 NOT_ASKED = ("file", "folder", "column", "sha256")
 """keys that a request may not have, because they name something on this machine"""
 
 
+class PlanRun(BaseModel):
+    """The section `run` of the recipe."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    rounds: Annotated[StrictInt, Field(ge=2, le=LIMITS["rounds"])]
+    seeds: Annotated[StrictInt, Field(ge=1, le=LIMITS["seeds"])] = 5
+
+
 class PlanRequest(BaseModel):
-    """A request for a plan."""
+    """A request for a plan: a recipe with one policy, as `headgate plan` reads it."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
     system: dict[str, Any]
     prices: dict[str, Any]
     """prices as in a recipe; a trace includes its list of prices"""
-    rounds: Annotated[StrictInt, Field(ge=2, le=LIMITS["rounds"])]
-    seeds: Annotated[StrictInt, Field(ge=1, le=LIMITS["seeds"])] = 5
-    policy: str = "headgate"
-    K: Annotated[StrictInt, Field(ge=1, le=LIMITS["rounds"])] | None = None
-    """K of the policy; None: the planner chooses it"""
-    gamma: float = 0.5
-    phi: float = 0.5
-    options: dict[str, Any] = Field(default_factory=dict)
-    """other keys of the policy, as in a recipe"""
+    run: PlanRun
+    policies: Annotated[
+        dict[str, dict[str, Any]], Field(min_length=1, max_length=1)
+    ] = {"headgate": {}}  # pydantic copies it
+    """the settings of one policy, by its kind"""
     bound: dict[str, Any] = Field(default_factory=dict)
+
+    @property
+    def policy(self) -> str:
+        return next(iter(self.policies))
 
 
 def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any]]:
@@ -69,100 +77,63 @@ def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any]]:
             f"policy = {asked.policy[:100]}: no such"
             f" policy{nearest(asked.policy, list(POLICY.kinds))}"
         )
-    _check_sizes(asked)
-    process = dict(asked.prices)
-    if process.get("kind") == "trace":
-        process["prices"] = _prices(process.get("prices"), asked.rounds)
-    own = {**asked.options, "kind": asked.policy}
-    if asked.K is not None:
-        by_rule = (
-            issubclass(POLICY.kinds[asked.policy], BudgetedPolicy) and "rule" not in own
-        )  # it has a retention rule
-        own |= (
-            {"rule": {"kind": "kstep", "K": asked.K, "capacity": "buffer"}}
-            if by_rule
-            else {"K": asked.K}
-        )
-    known = {each.name for each in fields(POLICY.kinds[asked.policy])}
-    own |= {
-        key: value
-        for key, value in (("gamma", asked.gamma), ("phi", asked.phi))
-        if key in known and key not in own
-    }
-    recipe = {
-        "system": dict(asked.system),
-        "prices": process,
-        "run": {
-            "rounds": asked.rounds,
-            "seeds": asked.seeds,
-            "policies": [asked.policy],
-        },
-        "bound": dict(asked.bound),
-        "policies": {asked.policy: own},
-    }
-    recipe = _without_none(recipe)
+    recipe = _without_none(asked.model_dump())
+    recipe["run"]["policies"] = [asked.policy]
+    _check_sizes(recipe)
     return build("plan", recipe), recipe
 
 
 def _without_none(value: Any) -> Any:
     """Return the value without entries that are None, because TOML has no null."""
-    if isinstance(value, dict):
-        return {
-            key: _without_none(each) for key, each in value.items() if each is not None
-        }
-    return value
+    if not isinstance(value, dict):
+        return value
+    return {key: _without_none(each) for key, each in value.items() if each is not None}
 
 
-def _check_sizes(asked: PlanRequest) -> None:
-    """Refuse a request that would take too long or too much memory, before anything is
-    built.
-    """
-    for key in asked.options.keys() & {"K", "kind"}:
-        raise SettingError(
-            f"options.{key}: is asked for as {'policy' if key == 'kind' else key}"
-        )
-    if asked.options.get("capacity", "buffer") not in ("buffer", None):
-        raise SettingError(
-            f"options.capacity = {str(asked.options['capacity'])[:100]}: must be buffer"
-        )
-    for section in ("system", "prices", "options", "bound"):
-        _check_values(section, getattr(asked, section))
-    if not isinstance(asked.system.get("buffers"), list) or not asked.system["buffers"]:
+def _check_sizes(recipe: Mapping[str, Any]) -> None:
+    """Refuse a recipe that would take too long or too much memory."""
+    for section in ("system", "prices", "policies", "bound"):
+        _check_values(section, recipe[section])
+    buffers = recipe["system"].get("buffers")
+    if not isinstance(buffers, list) or not buffers:
         raise SettingError(
             "system.buffers: must be a list of whole numbers, one for each client"
         )
-    system: SystemTable = fill(
-        SystemTable, _without_none(asked.system), "system"
-    )  # with the types that are used later
-    count, buffers = system.clients or len(system.buffers), system.buffers
-    if not 1 <= count <= LIMITS["clients"]:
+
+    # with the types that are used later
+    system: SystemTable = fill(SystemTable, recipe["system"], "system")
+    clients = system.clients or len(system.buffers)
+    largest = max(system.buffers)
+    rounds, seeds = recipe["run"]["rounds"], recipe["run"]["seeds"]
+    if not 1 <= clients <= LIMITS["clients"]:
         raise SettingError(
-            f"system.clients = {count}: must be 1 to {LIMITS['clients']:,}"
+            f"system.clients = {clients}: must be 1 to {LIMITS['clients']:,}"
         )
-    if count * max(buffers) > LIMITS["places"]:
+    if clients * largest > LIMITS["places"]:
         raise SettingError(
-            f"system.buffers: {count} clients times {max(buffers)} places; at most"
+            f"system.buffers: {clients} clients times {largest} places; at most"
             f" {LIMITS['places']:,}"
         )
-    if count * asked.rounds * asked.seeds > LIMITS["decisions"]:
-        what = f"{count} clients, {asked.rounds} rounds and {asked.seeds} seeds"
+    if clients * rounds * seeds > LIMITS["decisions"]:
+        what = f"{clients} clients, {rounds} rounds and {seeds} seeds"
         raise SettingError(
-            f"rounds = {asked.rounds}: {what} are more than {LIMITS['decisions']:,}"
+            f"run.rounds = {rounds}: {what} are more than {LIMITS['decisions']:,}"
             " decisions"
         )
 
 
 def check_waiting(experiment: Experiment) -> None:
-    """Refuse a retention rule with too many places, and too many rounds to fill the
-    buffers, to which K is close.
+    """Refuse too many places, and too many rounds to fill the buffers.
+
+    A policy's own K is close to the rounds that fill the buffers.
     """
     system = experiment.system
     for policy in experiment.policies.values():
         limit = Controller(system, policy, len(experiment.seeds)).buffers.limit
         if limit is not None and system.clients * int(limit.max()) > LIMITS["places"]:
             raise SettingError(
-                f"options.rule.capacity = {limit.max()}: {system.clients} clients; at"
-                f" most {LIMITS['places']:,} places"
+                f"capacity = {limit.max()}: {system.clients} clients; at most"
+                f" {LIMITS['places']:,} places"
             )
     filled = experiment.prices.mean(experiment.rounds) * system.all_places / system.budget
     if filled > 2 * LIMITS["rounds"]:
@@ -174,10 +145,8 @@ def check_waiting(experiment: Experiment) -> None:
 
 
 def _check_values(where: str, value: Any, depth: int = 0) -> None:
-    """Refuse numbers and lists that are too large, and values that name a file or a
-    module.
-    """
-    if depth > 6:
+    """Refuse what is too large, and what names a file or a module."""
+    if depth > MOST_DEPTH:
         raise SettingError(f"{where[:100]}: too deep")
     if isinstance(value, Mapping):
         for key, each in value.items():
@@ -193,36 +162,32 @@ def _check_values(where: str, value: Any, depth: int = 0) -> None:
             raise SettingError(f"{where[:100]}: {len(value)} entries; at most {most:,}")
         for each in value:
             _check_values(where, each, depth + 1)
-    elif isinstance(value, str) and ":" in value:  # a module:Class, under any key
+    elif isinstance(value, str):
+        _check_text(where, value)
+    elif isinstance(value, int | float):
+        _check_number(where, value)
+
+
+def _check_text(where: str, value: str) -> None:
+    if ":" in value:  # a module:Class, under any key
         raise SettingError(
             f"{where[:100]} = {value[:100]}: a plan knows what is shipped, nothing else"
         )
-    elif isinstance(value, int | float) and not abs(value) <= LIMITS["number"]:
-        raise SettingError(
-            f"{where[:100]} = {shown(value)}: must not be beyond {LIMITS['number']:g}"
-        )
-    elif (
-        isinstance(value, int | float)
-        and where.endswith((".length", ".rounds"))
-        and value > LIMITS["rounds"]
-    ):
-        raise SettingError(f"{where} = {shown(value)}: at most {LIMITS['rounds']:,}")
-    elif isinstance(value, str) and len(value) > MOST_TEXT:
+    if len(value) > MOST_TEXT:
         raise SettingError(
             f"{where[:100]} = {shown(value)}: {len(value):,} characters; at most"
             f" {MOST_TEXT}"
         )
 
 
-def _prices(prices: Any, rounds: int) -> list[float]:
-    """Return the prices of a trace, at most one for each round that a run has."""
-    if (
-        not isinstance(prices, list)
-        or not prices
-        or not all(type(each) in (int, float) for each in prices)
-    ):
-        raise SettingError("prices.prices: must be a list of numbers")
-    return [float(each) for each in prices[:rounds]]
+def _check_number(where: str, value: float) -> None:
+    if not abs(value) <= LIMITS["number"]:
+        raise SettingError(
+            f"{where[:100]} = {shown(value)}: must not be beyond {LIMITS['number']:g}"
+        )
+    if where.endswith(IN_ROUNDS) and value > LIMITS["rounds"]:
+        most = f"at most {LIMITS['rounds']:,}"
+        raise SettingError(f"{where[:100]} = {shown(value)}: {most}")
 
 
 # what can be chosen
@@ -243,28 +208,27 @@ class PlanRecipe:
 class PlanChoices:
     """The policies, the recipes to start from, and the limits."""
 
-    policies: list[str]
+    policies: dict[str, list[str]]
+    """names of the settings of each policy, by its kind"""
     recipes: list[PlanRecipe]
     limits: dict[str, float]
 
 
 def choices() -> PlanChoices:
     """Return what can be planned."""
+    policies = {
+        kind: [each.name for each in fields(policy)]
+        for kind, policy in POLICY.kinds.items()
+    }
     recipes = []
     for name in recipe_names():
         _, raw, _ = read_recipe(name)
-        system = raw["system"]
-        if (system.get("clients") or len(system["buffers"])) <= LIMITS["clients"]:
-            recipes.append(
-                PlanRecipe(
-                    name,
-                    system,
-                    raw["prices"],
-                    raw["run"]["rounds"],
-                    raw.get("bound", {}),
-                )
-            )
-    return PlanChoices(list(POLICY.kinds), recipes, LIMITS)
+        system, bound = raw["system"], raw.get("bound", {})
+        clients = system.get("clients") or len(system["buffers"])
+        if clients <= LIMITS["clients"]:
+            rounds = raw["run"]["rounds"]
+            recipes.append(PlanRecipe(name, system, raw["prices"], rounds, bound))
+    return PlanChoices(policies, recipes, LIMITS)
 
 
 # the answer

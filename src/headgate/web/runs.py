@@ -20,6 +20,7 @@ from headgate.records.reader import RunFolder
 from headgate.records.tables import (
     STATE,
     Follower,
+    FoundRun,
     Mark,
     Rows,
     find_runs,
@@ -64,34 +65,37 @@ class Library:
     # all runs
 
     def heads(self) -> dict[str, RunFolder]:
-        """Scan the folder; return the runs by name, without settings. Runs that are
-        gone are removed from all caches.
+        """Scan the folder, and return the runs by name, without settings.
+
+        Runs that are gone are removed from all caches.
         """
         with self._lock:
-            found = {}
-            for each in find_runs(self._root):
-                known = self._found.get(each.name)
-                if known is None or known[0] != each.mark:
-                    try:
-                        known = (
-                            each.mark,
-                            RunFolder.head(each.path, each.name, each.sweep),
-                        )
-                    except DataError as error:
-                        known = each.mark, self._short(error)
-                found[each.name] = known
-            self._found = found
+            self._found = {
+                each.name: self._head(each) for each in find_runs(self._root)
+            }
             runs = {
                 name: run
-                for name, (_, run) in found.items()
+                for name, (_, run) in self._found.items()
                 if isinstance(run, RunFolder)
             }
-            self._rows = {name: row for name, row in self._rows.items() if name in runs}
+            for name in self._rows.keys() - runs.keys():
+                del self._rows[name]
+            for name in self._opened.keys() - runs.keys():
+                del self._opened[name]
             for key in [key for key in self._followers if key[0] not in runs]:
                 del self._followers[key]
-            for name in [name for name in self._opened if name not in runs]:
-                del self._opened[name]
             return runs
+
+    def _head(self, place: FoundRun) -> tuple[Mark | None, RunFolder | str]:
+        """Return the mark of a run's state, and the run or why it cannot be read."""
+        known = self._found.get(place.name)
+        if known is not None and known[0] == place.mark:
+            return known
+        try:
+            head = RunFolder.head(place.path, place.name, place.sweep)
+        except DataError as error:
+            return place.mark, self._short(error)
+        return place.mark, head
 
     def unreadable(self) -> dict[str, str]:
         """Return the folders that the last scan could not read, and the reasons."""
@@ -108,20 +112,16 @@ class Library:
             mark, run = self._found.get(name, (None, ""))
             if isinstance(run, RunFolder) and mark_of(run.path / STATE) == mark:
                 return run
-            found = self.heads().get(name)
-            if found is None:
-                why = self.unreadable().get(name)
-                raise (
-                    DataError(why)
-                    if why
-                    else UnknownRun(f"run {name[:200]!r}: there is no such run")
-                )
-            return found
+            found = self.heads()
+            if name in found:
+                return found[name]
+            why = self.unreadable().get(name)
+            if why is not None:
+                raise DataError(why)
+            raise UnknownRun(f"run {name[:200]!r}: there is no such run")
 
     def _short(self, error: Exception) -> str:
-        """Return the message of an error without the path of the runs folder, which is
-        private.
-        """
+        """Return the message of an error without the path of the runs folder."""
         return str(error).replace(f"{self._root}{os.sep}", "")
 
     # one run
@@ -144,7 +144,8 @@ class Library:
     def metrics(self, name: str) -> Rows:
         """Return the metrics of a run, with the columns in `RunFolder.measured`."""
         with self._lock:
-            return self._followed(run := self.open(name), "metrics", *run.measured)
+            run = self.open(name)
+            return self._followed(run, "metrics", *run.measured)
 
     def clients(self, name: str) -> Rows | None:
         """Return what each client holds; None if this is too large.
@@ -168,12 +169,12 @@ class Library:
         except DataError as error:
             raise DataError(f"{run.name}: {self._short(error)}") from None
         self._followers[key] = follower
-        while (
-            len(self._followers) > 1
-            and sum(each.rows.nbytes for each in self._followers.values()) > HELD_BYTES
-        ):
+        while len(self._followers) > 1 and self._held_bytes() > HELD_BYTES:
             self._followers.popitem(last=False)
         return follower.rows
+
+    def _held_bytes(self) -> int:
+        return sum(each.rows.nbytes for each in self._followers.values())
 
     def rows(self, names: Sequence[str]) -> list[dict[str, Any]]:
         """Return the rows of these runs in the list."""
@@ -181,14 +182,9 @@ class Library:
             return [self._row(self.head(name)) for name in names]
 
     def _row(self, head: RunFolder) -> dict[str, Any]:
-        """Return the row of a run, which is read again only if its files have
-        changed.
-        """
-        marks = (
-            self._found[head.name][0],
-            head.status,
-            table_files(head.path, "metrics"),
-        )
+        """Return the row of a run; it is read again only if its files have changed."""
+        mark, _ = self._found[head.name]
+        marks = (mark, head.status, table_files(head.path, "metrics"))
         known = self._rows.get(head.name)
         if known is None or known[0] != marks:
             self._rows[head.name] = known = marks, self._read_row(head)
@@ -200,22 +196,19 @@ class Library:
             if head.status == "running":
                 return run_row(run, self._followed(run, "metrics", *LISTED))
             # tables that no longer grow are read for this row and not kept
-            return run_row(
-                run, run.follower("metrics", *LISTED, most_bytes=MOST_BYTES).read_new()
-            )
+            follower = run.follower("metrics", *LISTED, most_bytes=MOST_BYTES)
+            return run_row(run, follower.read_new())
         except DataError as error:
             return run_row(head, problem=self._short(error))
 
     def round(self, name: str) -> int:
-        """Return the mean number of rounds of its runs, which the state file may not
-        have yet.
+        """Return the mean number of rounds that its runs have reached.
+
+        The state file may not have it yet.
         """
         with self._lock:
             head = self.head(name)
             if head.state["state"] == "finished":
                 return head.rounds
-            return int(
-                self._followed(self.open(name), "metrics", *LISTED)
-                .reached(head.runs)
-                .sum()
-            ) // max(1, len(head.runs))
+            rows = self._followed(self.open(name), "metrics", *LISTED)
+            return int(rows.reached(head.runs).sum()) // max(1, len(head.runs))

@@ -46,10 +46,11 @@ _HOST = re.compile(
 MOST_BYTES = 256 * 2**10
 """largest size of the body of a request, in bytes"""
 
+WRONG_TOKEN = "token: missing or wrong; open the link that headgate serve printed"
+
 
 def hostname(host: str) -> str:
-    """Return the name in a Host header without its port, or an empty text if the header
-    is invalid.
+    """Return the name in a Host header without its port; empty if it is invalid.
 
     >>> hostname("localhost:8040"), hostname("[::1]:8040"), hostname("127.0.0.1")
     ('localhost', '::1', '127.0.0.1')
@@ -61,9 +62,7 @@ def hostname(host: str) -> str:
 
 
 class Guard:
-    """Middleware that checks the host, the origin, the size and the token of every
-    request.
-    """
+    """Middleware that checks host, origin, size and token of every request."""
 
     def __init__(
         self, app: ASGIApp, host: str = "127.0.0.1", token: str | None = None
@@ -75,27 +74,12 @@ class Guard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request, known = Request(scope), False
-        asked, refusal = (
-            request.query_params.get("token"),
-            self._refusal(request.headers, scope["method"]),
-        )
-        if refusal is None and self._token is not None:
-            kind, _, bearer = request.headers.get("authorization", "").partition(" ")
-            given = (
-                asked,
-                request.cookies.get(COOKIE),
-                bearer.strip() if kind.lower() == "bearer" else None,
-            )
-            known = any(_same(self._token, each) for each in given)
-            if not known:
-                refusal = (
-                    401,
-                    (
-                        "token: missing or wrong; open the link that headgate serve"
-                        " printed"
-                    ),
-                )
+        request = Request(scope)
+        refusal = self._refusal(request.headers, scope["method"])
+        if refusal is None and not self._is_known(request):
+            refusal = (401, WRONG_TOKEN)
+        # the link was opened: from now on a cookie has the token
+        opened = refusal is None and self._is_token(request.query_params.get("token"))
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -103,50 +87,53 @@ class Guard:
                 for name, value in HEADERS.items():
                     sent[name] = value
                 sent.setdefault("Cache-Control", "no-cache")
-                if known and asked is not None and _same(self._token or "", asked):
-                    sent.append(
-                        "Set-Cookie",
-                        f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Strict",
+                if opened:
+                    cookie = (
+                        f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Strict"
                     )
+                    sent.append("Set-Cookie", cookie)
             await send(message)
 
         if refusal is None:
             await self._app(scope, receive, guarded)
-        else:
-            # close the connection, or the server would still read the rest of the body
-            await JSONResponse(
-                {"error": refusal[1]}, refusal[0], {"Connection": "close"}
-            )(scope, receive, guarded)
+            return
+        status, why = refusal
+        # close the connection, or the server would still read the rest of the body
+        answer = JSONResponse({"error": why}, status, {"Connection": "close"})
+        await answer(scope, receive, guarded)
+
+    def _is_known(self, request: Request) -> bool:
+        """Return whether a request has the token, if one is needed."""
+        if self._token is None:
+            return True
+        kind, _, bearer = request.headers.get("authorization", "").partition(" ")
+        given = [request.query_params.get("token"), request.cookies.get(COOKIE)]
+        if kind.lower() == "bearer":
+            given.append(bearer.strip())
+        return any(map(self._is_token, given))
+
+    def _is_token(self, given: str | None) -> bool:
+        if self._token is None or given is None:
+            return False
+        return compare_digest(
+            self._token.encode(), given.encode("utf-8", "surrogateescape")
+        )
 
     def _refusal(self, headers: Headers, method: str) -> tuple[int, str] | None:
+        """Return why a request is refused, whoever sends it, and the status."""
         host = headers.get("host", "")
         if self._names is not None and hostname(host) not in self._names:
             return 400, f"host = {host[:100]!r}: not a name of this server"
-        origin = headers.get("origin")
-        own = {f"http://{host}".lower(), f"https://{host}".lower()}
-        if (
-            method not in ("GET", "HEAD")
-            and origin is not None
-            and origin.lower() not in own
-        ):
+
+        own = (f"http://{host}".lower(), f"https://{host}".lower())
+        origin = headers.get("origin", own[0])
+        if method not in ("GET", "HEAD") and origin.lower() not in own:
             return 400, f"origin = {origin[:100]!r}: not a page of this server"
+
         length = headers.get("content-length", "0")
-        if (
-            "transfer-encoding" in headers
-            or not re.fullmatch("[0-9]{1,9}", length)
-            or int(length) > MOST_BYTES
-        ):
-            return (
-                413,
-                (
-                    f"content-length = {length[:100]}: at most {MOST_BYTES} bytes are"
-                    " taken"
-                ),
-            )
+        known = re.fullmatch("[0-9]{1,9}", length) and int(length) <= MOST_BYTES
+        if "transfer-encoding" in headers or not known:
+            shown = length[:100]
+            most = f"at most {MOST_BYTES} bytes are taken"
+            return 413, f"content-length = {shown}: {most}"
         return None
-
-
-def _same(token: str, given: str | None) -> bool:
-    return given is not None and compare_digest(
-        token.encode(), given.encode("utf-8", "surrogateescape")
-    )

@@ -46,8 +46,9 @@ TOKEN = "HEADGATE_TOKEN"
 
 
 def token_for(host: str, file: Path | None = None) -> str | None:
-    """Return the token in `file` or HEADGATE_TOKEN, where other users cannot see it;
-    else None on loopback, or a new token.
+    """Return the token in `file` or HEADGATE_TOKEN, where other users cannot see it.
+
+    Without one it is None on loopback, and a new token elsewhere.
     """
     given = os.environ.get(TOKEN) or None
     if file is not None:
@@ -72,20 +73,17 @@ def link_to(host: str, port: int, token: str | None) -> str:
     >>> link_to("127.0.0.1", 8040, None), link_to("::1", 80, "abc")
     ('http://127.0.0.1:8040/', 'http://[::1]:80/?token=abc')
     """
-    name = (
-        socket.gethostname()
-        if host in EVERYWHERE
-        else f"[{host}]"
-        if ":" in host
-        else host
-    )
-    return f"http://{name}:{port}/" + (f"?token={token}" if token else "")
+    name = host
+    if host in EVERYWHERE:
+        name = socket.gethostname()
+    elif ":" in host:
+        name = f"[{host}]"
+    query = f"?token={token}" if token else ""
+    return f"http://{name}:{port}/{query}"
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens on this host and port, or raise an error with the
-    reason.
-    """
+    """Return a socket that listens on this host and port."""
     if not 0 <= port <= 65535:
         raise SettingError(f"--port {port}: must be 0 to 65535")
     try:
@@ -114,9 +112,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def configured(app: ASGIApp) -> uvicorn.Config:
-    """Return the settings of uvicorn: with limits, and without a log of requests, which
-    could fill the disk.
-    """
+    """Return the settings of uvicorn: limits, and no log, which could fill the disk."""
     return uvicorn.Config(
         app,
         http="h11",
@@ -208,19 +204,14 @@ async def _page(request: Request) -> Response:
 
 
 async def _plotly(request: Request) -> Response:
-    found = find_spec(
-        "plotly"
-    )  # finds its file without an import of its modules, which takes a second
+    # this finds the file without an import of plotly, which takes a second
+    found = find_spec("plotly")
     if found is None or not found.submodule_search_locations:
         raise SettingError("page: needs plotly, as in pip install 'headgate[web]'")
-    script = (
-        Path(found.submodule_search_locations[0]) / "package_data" / "plotly.min.js"
-    )
-    return FileResponse(
-        script,
-        media_type="text/javascript",
-        headers={"Cache-Control": "private, max-age=86400"},
-    )
+    folder = Path(found.submodule_search_locations[0])
+    script = folder / "package_data" / "plotly.min.js"
+    kept = {"Cache-Control": "private, max-age=86400"}
+    return FileResponse(script, media_type="text/javascript", headers=kept)
 
 
 class _Static(StaticFiles):
@@ -228,9 +219,8 @@ class _Static(StaticFiles):
         self, full_path: Any, stat_result: Any, scope: Scope, status_code: int = 200
     ) -> Response:
         response = super().file_response(full_path, stat_result, scope, status_code)
-        response.headers["Cache-Control"] = (
-            "no-cache"  # the browser asks again, and gets 304 if nothing has changed
-        )
+        # the browser asks again, and gets 304 if nothing has changed
+        response.headers["Cache-Control"] = "no-cache"
         return response
 
 
@@ -245,18 +235,13 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
 
 
 async def _refuse_query(request: Request, error: Exception) -> Response:
-    """Return an answer that names the first wrong key of the query or the body, and its
-    value.
-    """
+    """Return an answer that names the first wrong key of a request, and its value."""
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
-    key = next(
-        (each for each in first["loc"][1:] if isinstance(each, str)), first["loc"][0]
-    )
-    value = (
-        ""
-        if first["type"] in ("missing", "json_invalid")
-        else str(first["input"])[:100]
-    )
+    place, *inside = first["loc"]
+    key = ".".join(each for each in inside if isinstance(each, str)) or place
+    value = ""
+    if first["type"] not in ("missing", "json_invalid"):
+        value = str(first["input"])[:100]
     must = first["msg"].replace("Input should be", "must be")
     return Json(Problem(one_line(f"{key} = {value!r}: {must}")), 400)

@@ -87,23 +87,25 @@ def test_nets_as_the_reference(name, make, lr, bfloat16, tolerance, momentum, de
     assert getattr(executor, "note", None) is None
 
 
+@pytest.mark.parametrize("weighed", [False, True])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
 @pytest.mark.parametrize(
     ("make", "model"),
     [
         each
         for each in FITTING
-        if "batched" in each.id or each.id in ("reference", "flat")
+        if "batched" in each.id or each.id in ("reference", "flat", "streams")
     ],
 )
-def test_what_torch_alone_does_is_as_on_the_cpu(make, model, momentum):
+def test_what_torch_alone_does_is_as_on_the_cpu(make, model, momentum, weighed):
     training = LocalTraining(0.3, 5, momentum)
     executor = None
     for seed in range(
         4
     ):  # the second time a shape comes it is recorded, from then on it is played
-        case = world(model(), THREE_RUNS, seed=seed)
+        case = world(model(), THREE_RUNS, seed=seed).weighed(weighed)
         there = world(case.task.model, THREE_RUNS, seed=seed, device="cuda")
+        there = there.weighed(weighed)
         executor = executor or make(there.task)
         after, loss = there.advance(executor, training)
         assert_same(

@@ -8,6 +8,7 @@ import pytest
 
 from headgate.errors import DataError, HeadgateError, SettingError
 from headgate.experiment import load
+from headgate.records.owner import check_executor
 from headgate.records.reader import RunFolder
 from headgate.registry import Untrusted
 from headgate.simulation import schedule
@@ -131,14 +132,13 @@ def test_what_keeps_one_waiting_before_the_first_round_is_said_first(
 def test_an_executor_that_a_folder_names_is_imported_only_if_it_is_trusted(
     tmp_path, trust
 ):
-    task = schedule._Task(tmp_path, load("digits", SETTINGS), executor="os:path")
     if trust in ((), ("other",)):
         with pytest.raises(
             Untrusted, match=r"executor = os:path: is code from outside headgate"
         ):
-            schedule._check_executor(task, "auto", trust)
+            check_executor(tmp_path, "os:path", "auto", trust)
     else:
-        schedule._check_executor(task, "auto", trust)
+        check_executor(tmp_path, "os:path", "auto", trust)
 
 
 # which worker plays by default

@@ -1,12 +1,12 @@
-"""Drift-plus-penalty: the paper's policies, and the global minimum of J_t(Λ) for all
-runs at once (paper §5.2; Neely 2010).
+"""Drift-plus-penalty: the paper's policies (paper §5.2; Neely 2010).
 
-The objective is convex outside one interval. Inside it, the curvature is the sum of a
-positive part and a part that starts negative and rises to zero, and their ratio is
-log-convex. (For the paper's penalty the interval is Pdim ≤ N ≤ 1.73·Pdim;
-studies/paper/argmin.md has the proof.) So the curvature changes sign at most twice, and
-the objective has at most two local minima, one on each side of the concave part. The
-code finds that part and minimises over both convex sides, which is exact.
+They take the global minimum of J_t(Λ) for all runs at once. The objective is convex
+outside one interval. Inside it, the curvature is the sum of a positive part and a part
+that starts negative and rises to zero, and their ratio is log-convex. (For the paper's
+penalty the interval is Pdim ≤ N ≤ 1.73·Pdim; studies/paper/argmin.md has the proof.) So
+the curvature changes sign at most twice, and the objective has at most two local
+minima, one on each side of the concave part. The code finds that part and minimises
+over both convex sides, which is exact.
 
 The iteration of each row stops independently, so the results of a run have the same
 bits in every batch.
@@ -23,7 +23,14 @@ from headgate.control.checks import inside_unit, positive, zero_or_more
 from headgate.control.policies.budgeted.purse import within_purse
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, KStep, Retention
-from headgate.control.types import AdmissionRequest, Arrays, Floats, System, View
+from headgate.control.types import (
+    AdmissionRequest,
+    Arrays,
+    Floats,
+    Ints,
+    System,
+    View,
+)
 from headgate.errors import SettingError
 from headgate.limits import SAMPLES
 from headgate.theory import bound
@@ -35,8 +42,9 @@ GOLDEN = (5.0**0.5 - 1.0) / 2.0
 
 
 class BentCurve(NamedTuple):
-    """A function to minimise, with its derivatives: a function of x, (R,), or of n and
-    N with derivatives along Λ.
+    """A function to minimise, with its derivatives.
+
+    It is a function of x, (R,), or of n and N with derivatives along Λ.
 
     Parameters
     ----------
@@ -78,20 +86,16 @@ def minimise_objective(
     lo: Floats,
     hi: Floats,
 ) -> Floats:
-    """Return the argmin of J_t(Λ) = Z·(c·Λ − C) + V·p(n + Λ, N + Λ) over lo ≤ Λ ≤ hi
-    for every run, (R,).
+    """Return the argmin of J_t(Λ) over lo ≤ Λ ≤ hi for every run, (R,).
+
+    J_t(Λ) = Z·(c·Λ − C) + V·p(n + Λ, N + Λ).
     """
-    pull = view.debt * view.one_price()
+    price, budget = view.one_price(), view.system.budget
+    pull = view.debt * price
 
     def value(x: Floats) -> Floats:
-        return dpp_objective(
-            view.debt,
-            view.one_price(),
-            x,
-            view.system.budget,
-            V,
-            penalty.value(n + x, N + x),
-        )
+        p = penalty.value(n + x, N + x)
+        return dpp_objective(view.debt, price, x, budget, V, p)
 
     def slope(x: Floats) -> Floats:
         return pull + V * penalty.slope(n + x, N + x)
@@ -100,8 +104,8 @@ def minimise_objective(
         convex, bent = penalty.curvature(n + x, N + x)
         return V * convex, V * bent
 
-    stretch = (penalty.bend[0] - N, penalty.bend[1] - N)
-    return argmin_on(BentCurve(value, slope, curvature, stretch), lo, hi)
+    bend = (penalty.bend[0] - N, penalty.bend[1] - N)
+    return argmin_on(BentCurve(value, slope, curvature, bend), lo, hi)
 
 
 def horizon_at(view: View) -> int:
@@ -113,7 +117,9 @@ def horizon_at(view: View) -> int:
     (1 − T^−φ)^t with t ≥ T/2 falls to 0 (docs/understand/policies.md).
     """
     horizon = view.system.horizon
-    return max(horizon, 2) if horizon is not None else int(2 ** ceil(log2(view.t + 1)))
+    if horizon is None:
+        return int(2 ** ceil(log2(view.t + 1)))
+    return max(horizon, 2)
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -165,24 +171,24 @@ class Dpp(AdmissionPolicy):
         positive("V", self.V, optional=True)
         zero_or_more("N0", self.N0)
         zero_or_more("n0", self.n0)
-        if isinstance(self.burst, str):
-            if self.burst not in ("buffer", "none"):
-                raise SettingError(
-                    f'burst = "{self.burst}": must be "buffer", "none" or a number of'
-                    " samples"
-                )
-        else:
-            positive("burst", self.burst)
+        self._check_burst()
         if self.K is not None:
             KStep(self.K, capacity=self.capacity)  # refuses a bad K or capacity now
 
+    def _check_burst(self) -> None:
+        if not isinstance(self.burst, str):
+            positive("burst", self.burst)
+        elif self.burst not in ("buffer", "none"):
+            raise SettingError(
+                f'burst = "{self.burst}": must be "buffer", "none" or a number of'
+                " samples"
+            )
+
     def resolved(self, given: PolicyContext) -> Self:
         horizon = given.system.horizon
-        V = (
-            self.V
-            if self.V is not None or horizon is None
-            else max(horizon, 2) ** self.gamma
-        )
+        V = self.V
+        if V is None and horizon is not None:
+            V = max(horizon, 2) ** self.gamma
         K = given.better_K() if self.K is None else self.K
         return replace(self, K=K, V=V, bound=self.bound or given.bound)
 
@@ -190,32 +196,45 @@ class Dpp(AdmissionPolicy):
         return KStep(self.required("K"), capacity=self.capacity)
 
     def interval(self, view: View) -> tuple[Floats, Floats]:
-        """Return the lower and the upper limit of Λ."""
+        """Return the lower and the upper limit of Λ.
+
+        Parameters
+        ----------
+        view : View
+            The information that the server may use.
+
+        Returns
+        -------
+        lower, upper : tuple of array
+            The limits.
+        """
         return np.zeros(()), np.array(float(view.system.all_places))
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        lo, hi = self.interval(view)
         room = view.room() if self.burst == "buffer" else None
-        limit = (
-            None
-            if self.capacity is None
-            else self.retention(view.system).limit(view.system)
-        )
-        for most in (None if isinstance(self.burst, str) else self.burst, limit, room):
-            if most is not None:
-                hi = np.minimum(hi, np.sum(most, axis=-1))
-        hi = np.broadcast_to(hi, view.debt.shape)
-        lo = np.minimum(lo, hi)
-        n = view.kept + np.float64(self.n0 if view.t < self.required("K") else 0.0)
+        lo, hi = self._within_caps(view, room)
+        n0 = self.n0 if view.t < self.required("K") else 0.0
+        n = view.kept + np.float64(n0)
         N = view.distinct + np.float64(self.N0)
-        V = self.V if self.V is not None else horizon_at(view) ** self.gamma
-        total = minimise_objective(
-            view, V, paper_penalty(self.bound or BoundConstants()), n, N, lo, hi
-        )  # eq:dpp-policy
-        return (
-            AdmissionRequest(within_purse(view, total) if self.purse else total, room),
-            memory,
-        )
+        V = horizon_at(view) ** self.gamma if self.V is None else self.V
+        penalty = paper_penalty(self.bound or BoundConstants())
+        total = minimise_objective(view, V, penalty, n, N, lo, hi)
+        if self.purse:
+            total = within_purse(view, total)
+        return AdmissionRequest(total, room), memory
+
+    def _within_caps(self, view: View, room: Ints | None) -> tuple[Floats, Floats]:
+        """Return the limits of Λ within the burst cap and the places, (R,)."""
+        lo, hi = self.interval(view)
+        if not isinstance(self.burst, str):
+            hi = np.minimum(hi, self.burst)
+        if self.capacity is not None:
+            limit = self.retention(view.system).limit(view.system)
+            hi = np.minimum(hi, np.sum(limit, axis=-1))  # type: ignore[arg-type]
+        if room is not None:
+            hi = np.minimum(hi, np.sum(room, axis=-1))
+        hi = np.broadcast_to(hi, view.debt.shape)
+        return np.minimum(lo, hi), hi
 
 
 @paper("eq:dpp-policy", "alg:acdpp")
@@ -257,64 +276,56 @@ class Acdpp(Dpp):
     def resolved(self, given: PolicyContext) -> Self:
         known = super().resolved(given)
         horizon = given.system.horizon
-        rho = (
-            self.rho
-            if self.rho is not None or horizon is None
-            else 1.0 - max(horizon, 2) ** -self.phi
-        )
-        return replace(
-            known,
-            rate=(
-                given.highest_rate(int(known.required("K")))
-                if self.rate is None
-                else self.rate
-            ),
-            rho=rho,
-        )
+        rate, rho = self.rate, self.rho
+        if rate is None:
+            rate = given.highest_rate(int(known.required("K")))
+        if rho is None and horizon is not None:
+            rho = 1.0 - max(horizon, 2) ** -self.phi
+        return replace(known, rate=rate, rho=rho)
 
     def interval(self, view: View) -> tuple[Floats, Floats]:
-        rho = self.rho if self.rho is not None else 1.0 - horizon_at(view) ** -self.phi
-        return admission_interval(
-            view.t, self.required("rate"), rho
-        )  # eq:lambda-min-max
+        rho = self.rho
+        if rho is None:
+            rho = 1.0 - horizon_at(view) ** -self.phi
+        return admission_interval(view.t, self.required("rate"), rho)
 
 
 def released_penalty(k: BoundConstants) -> BentCurve:
-    """Return the penalty of the released scripts, for N ≥ Pdim only, because the
-    scripts start from N = Pdim.
+    """Return the penalty of the released scripts.
+
+    It is right for N ≥ Pdim only, because the scripts start from N = Pdim.
     """
-    root, linear, gap = k.D * k.sigma, k.penalty_step * k.sigma**2, 10.0 * k.loss
+    root = k.D * k.sigma
+    linear = k.penalty_step * k.sigma**2
+    gap = 10.0 * k.loss
 
     def value(n: Floats, N: Floats) -> Floats:
         u = N / k.pdim
-        return (
-            root * (n**-0.5 - N**-0.5)
-            + linear * (1 / n - 1 / N)
-            + gap * (1 + 0.5 * np.log(u)) / np.sqrt(u)
-        )
+        uneven = root * (n**-0.5 - N**-0.5) + linear * (1 / n - 1 / N)
+        return uneven + gap * (1 + 0.5 * np.log(u)) / np.sqrt(u)
 
     def slope(n: Floats, N: Floats) -> Floats:
         u = N / k.pdim
-        return (
-            -0.5 * root * (n**-1.5 - N**-1.5)
-            - linear * (n**-2.0 - N**-2.0)
-            - 0.25 * gap / k.pdim * np.log(u) * u**-1.5
-        )
+        of_root = -0.5 * root * (n**-1.5 - N**-1.5)
+        of_linear = linear * (n**-2.0 - N**-2.0)
+        return of_root - of_linear - 0.25 * gap / k.pdim * np.log(u) * u**-1.5
 
     def curvature(n: Floats, N: Floats) -> tuple[Floats, Floats]:
         u = N / k.pdim
-        convex = 0.75 * root * (n**-2.5 - N**-2.5) + 2 * linear * (n**-3.0 - N**-3.0)
-        return convex, 0.125 * gap / k.pdim**2 * (3 * np.log(u) - 2) * u**-2.5
+        of_root = 0.75 * root * (n**-2.5 - N**-2.5)
+        of_linear = 2 * linear * (n**-3.0 - N**-3.0)
+        bent = 0.125 * gap / k.pdim**2 * (3 * np.log(u) - 2) * u**-2.5
+        return of_root + of_linear, bent
 
-    return BentCurve(
-        value, slope, curvature, bend=(k.pdim, k.pdim * float(np.exp(2.0 / 3.0)))
-    )
+    bend = (k.pdim, k.pdim * float(np.exp(2.0 / 3.0)))
+    return BentCurve(value, slope, curvature, bend)
 
 
 @dataclass(frozen=True, eq=False)
 class Released(AdmissionPolicy):
-    """The policy that the scripts released with the paper call ACDPP, included so that
-    results can be compared with theirs.
+    """The policy that the scripts released with the paper call ACDPP.
+
+    It is included so that results can be compared with theirs.
 
     The scripts differ from the paper (studies/paper/README.md): the interval hardly
     closes, every client gets at least one sample a round, the penalty has 1/√n − 1/√N
@@ -377,23 +388,21 @@ class Released(AdmissionPolicy):
         hi = np.minimum(np.maximum(hi, lo + self.width), self.cap)
         lo, hi = (np.broadcast_to(x, view.debt.shape) for x in (lo, hi))
         k = self.bound or BoundConstants()
-        n, N = view.kept.astype(np.float64), view.distinct + np.float64(k.pdim)
+        n = view.kept.astype(np.float64)
+        N = view.distinct + np.float64(k.pdim)
         wanted = minimise_objective(view, self.V, released_penalty(k), n, N, lo, hi)
         each = np.full_like(view.kept_by_client, self.least)
-        return (
-            AdmissionRequest(
-                np.maximum(wanted - self.least * view.system.clients, 0.0), given=each
-            ),
-            memory,
-        )
+        more = np.maximum(wanted - self.least * view.system.clients, 0.0)
+        return AdmissionRequest(more, given=each), memory
 
 
 # the argmin
 
 
 def argmin_on(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
-    """Return the minimiser on [lo, hi], (R,), or the larger one if two are equally
-    good.
+    """Return the minimiser on [lo, hi], (R,).
+
+    If two are equally good, it is the larger one.
     """
     start, end = (np.minimum(np.maximum(edge, lo), hi) for edge in objective.bend)
     if not (start < end).any():
@@ -405,8 +414,9 @@ def argmin_on(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
 
 
 def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
-    """Return where the slope crosses zero, by Newton steps inside a bracket; lo if it
-    is always positive, hi if negative.
+    """Return where the slope crosses zero, by Newton steps inside a bracket.
+
+    The result is lo if the slope is always positive, hi if it is always negative.
     """
     at_lo, at_hi = objective.slope(np.stack([lo, hi]))
     x = np.where(at_hi > 0, lo, hi)
@@ -424,14 +434,10 @@ def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
             step = x - slope / curvature
         middle = 0.5 * (low + high)
         better = np.where((step > low) & (step < high), step, middle)
-        arrived = (
-            (slope == 0)
-            | (np.abs(better - x) <= 4e-16 * np.abs(x))
-            | (middle <= low)
-            | (middle >= high)
-        )
-        x = np.where(inside & ~arrived, better, x)
-        inside &= ~arrived
+        small = np.abs(better - x) <= 4e-16 * np.abs(x)
+        closed = (middle <= low) | (middle >= high)
+        inside &= ~((slope == 0) | small | closed)
+        x = np.where(inside, better, x)
         if not inside.any():
             break
     return x
@@ -440,27 +446,28 @@ def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
 def concave_part(
     objective: BentCurve, start: Floats, end: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the ends of the part of [start, end] where the curvature is negative, or
-    (end, end) if it never is.
+    """Return the ends of the part of [start, end] where the curvature is negative.
 
-    The ratio of the curvature's two parts falls and then rises. A golden-section search
-    finds its lowest point; then bisection finds both edges.
+    They are (end, end) if it never is. The ratio of the curvature's two parts falls and
+    then rises. A golden-section search finds its lowest point; then bisection finds
+    both edges.
     """
 
-    def excess(
-        x: Floats,
-    ) -> Floats:  # log of the ratio, negative if the objective is concave
+    def excess(x: Floats) -> Floats:
+        """Return the log of the ratio, negative if the objective is concave."""
         convex, bent = objective.curvature(x)
         with np.errstate(divide="ignore", invalid="ignore"):
             return np.where(bent < 0, np.log(convex) - np.log(-bent), np.inf)
 
     low, high = start.copy(), end.copy()
-    a, b = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+    a = high - GOLDEN * (high - low)
+    b = low + GOLDEN * (high - low)
     at_a, at_b = excess(a), excess(b)
     for _ in range(48):
         go_left = at_a <= at_b
         low, high = np.where(go_left, low, a), np.where(go_left, b, high)
-        new_a, new_b = high - GOLDEN * (high - low), low + GOLDEN * (high - low)
+        new_a = high - GOLDEN * (high - low)
+        new_b = low + GOLDEN * (high - low)
         at_new = excess(np.where(go_left, new_a, new_b))
         a, b = np.where(go_left, new_a, b), np.where(go_left, a, new_b)
         at_a, at_b = np.where(go_left, at_new, at_b), np.where(go_left, at_a, at_new)
@@ -473,16 +480,15 @@ def concave_part(
 
 
 def _edge(excess: Callable[[Floats], Floats], within: Floats, beyond: Floats) -> Floats:
-    """Return the last point on the way from `within`, where `excess` is negative, to
-    `beyond` where it is negative.
+    """Return the last point from `within` to `beyond` where `excess` is negative.
+
+    It is negative at `within`.
     """
     reaches = excess(beyond) < 0
     within = np.where(reaches, beyond, within)
     for _ in range(56):
         middle = 0.5 * (within + beyond)
         negative = excess(middle) < 0
-        within, beyond = (
-            np.where(negative, middle, within),
-            np.where(negative, beyond, middle),
-        )
+        within = np.where(negative, middle, within)
+        beyond = np.where(negative, beyond, middle)
     return within

@@ -1,6 +1,8 @@
-"""Policies for comparison: the paper's baselines, which ignore prices, a reference that
-knows all prices, and a wrapper that limits any policy to the money and the buffers, so
-that policies are compared at equal money."""
+"""Policies for comparison, and a wrapper that limits any policy to money and buffers.
+
+They are the paper's baselines, which ignore prices, and references that know all prices
+or spend at any price. The wrapper lets policies be compared at equal money.
+"""
 
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -69,13 +71,10 @@ class Constant(AdmissionPolicy):
         return self.rule or KStep(self.required("K"), capacity=self.capacity)
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        total = np.broadcast_to(
-            np.asarray(self.required("rate"), dtype=np.float64), view.debt.shape
-        )
-        return (
-            AdmissionRequest(within_purse(view, total) if self.purse else total),
-            memory,
-        )
+        total = np.full(view.debt.shape, float(self.required("rate")))
+        if self.purse:
+            total = within_purse(view, total)
+        return AdmissionRequest(total), memory
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,26 +119,34 @@ class Hybrid(AdmissionPolicy):
 
     def resolved(self, given: PolicyContext) -> Self:
         clients = given.system.clients
-        stale = (
-            tuple(range((clients + 1) // 2, clients))
-            if self.stale is None
-            else self.stale
-        )
+        stale, K, rate = self.stale, self.K, self.rate
+        if stale is None:
+            stale = tuple(range((clients + 1) // 2, clients))
         fresh = given.system.buffer[~replace(self, stale=stale).mask(given.system)]
-        K = (
-            optimal_K(given.mean_price, fresh, given.system.budget)[0].K
-            if self.K is None
-            else self.K
-        )
-        return replace(
-            self,
-            stale=stale,
-            K=K,
-            rate=given.highest_rate(K, fresh) if self.rate is None else self.rate,
-        )
+        if K is None:
+            K = optimal_K(given.mean_price, fresh, given.system.budget)[0].K
+        if rate is None:
+            rate = given.highest_rate(K, fresh)
+        return replace(self, stale=stale, K=K, rate=rate)
 
     def mask(self, system: System) -> NDArray[np.bool_]:
-        """Return which clients are stale, (M,)."""
+        """Return which clients are stale.
+
+        Parameters
+        ----------
+        system : System
+            Buffers, budget and horizon.
+
+        Returns
+        -------
+        array of bool
+            Whether each client is stale, (M,).
+
+        Raises
+        ------
+        SettingError
+            If `stale` names a client that does not exist, or every client.
+        """
         stale = self.required("stale")
         for client in stale:
             if not 0 <= client < system.clients:
@@ -162,50 +169,41 @@ class Hybrid(AdmissionPolicy):
         return np.where(self.mask(system), 0, system.buffer)
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        total = np.broadcast_to(
-            np.asarray(self.required("rate"), dtype=np.float64), view.debt.shape
-        )
+        total = np.full(view.debt.shape, float(self.required("rate")))
         if self.fill == "none":
             return AdmissionRequest(total), memory
         rounds = 1 if self.fill == "first" else self.required("K")
-        done, before = (
-            np.minimum(t, rounds) * view.system.buffer // rounds
-            for t in (view.t, view.t - 1)
-        )
-        fill = np.broadcast_to(
-            np.where(self.mask(view.system), done - before, 0),
-            view.kept_by_client.shape,
-        )
-        return (
-            AdmissionRequest(total, given=fill)
-            if self.paid
-            else AdmissionRequest(total, free=fill)
-        ), memory
+        buffer = view.system.buffer
+        now = np.minimum(view.t, rounds) * buffer // rounds
+        before = np.minimum(view.t - 1, rounds) * buffer // rounds
+        fill = np.where(self.mask(view.system), now - before, 0)
+        fill = np.broadcast_to(fill, view.kept_by_client.shape)
+        if self.paid:
+            return AdmissionRequest(total, given=fill), memory
+        return AdmissionRequest(total, free=fill), memory
 
 
 @dataclass(frozen=True, eq=False)
 class Oracle(AdmissionPolicy):
-    """The costless oracle fills the buffers with fresh samples in every round, at any
-    price, and uses each once (paper §6.1).
+    """The costless oracle fills the buffers with fresh samples in every round.
 
-    λ_m(t) = B_m and K = 1. It is charged each round's price, so its spend shows what it
-    would cost.
+    It does so at any price, and uses each sample once (paper §6.1). λ_m(t) = B_m and K
+    = 1. It is charged each round's price, so its spend shows what it would cost.
     """
 
     def retention(self, system: System) -> Retention:
         return KStep(1)
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        return (
-            AdmissionRequest(np.full(view.debt.shape, float(view.system.all_places))),
-            memory,
-        )
+        total = np.full(view.debt.shape, float(view.system.all_places))
+        return AdmissionRequest(total), memory
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Clairvoyant(BudgetedPolicy):
-    """A reference that knows all prices, so it buys the most samples for the money. Run
-    r has the prices of the r-th seed.
+    """A reference that knows all prices, so it buys the most samples for the money.
+
+    Run r has the prices of the r-th seed.
 
     Parameters
     ----------
@@ -239,13 +237,9 @@ class Clairvoyant(BudgetedPolicy):
     def _levels(self) -> Ints:
         """The samples bought up to each round, (seeds, rounds)."""
         system = self.known.system
-        return np.cumsum(
-            [
-                cheapest_first(own, system, self.money_to_fill(system))
-                for own in self.path
-            ],
-            axis=-1,
-        )
+        fill = self.money_to_fill(system)
+        bought = [cheapest_first(prices, system, fill) for prices in self.path]
+        return np.cumsum(bought, axis=-1)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         if view.t > self.known.rounds:
@@ -262,44 +256,40 @@ class Clairvoyant(BudgetedPolicy):
 
 
 def cheapest_first(prices: Floats, system: System, fill: float = 0.0) -> Ints:
-    """Return the samples to buy per round, (T,): first for `fill` in round 1, then
-    whole buffers in the cheapest rounds.
+    """Return the samples to buy per round, (T,).
+
+    They are first bought for `fill` in round 1, then in whole buffers in the cheapest
+    rounds.
     """
-    money, bought = system.budget * len(prices), np.zeros(len(prices), dtype=np.int64)
+    bought = np.zeros(len(prices), dtype=np.int64)
+    money, places = system.budget * len(prices), system.all_places
     order = np.argsort(prices, kind="stable")
     if fill:
         order = np.concatenate([[0], order[order != 0]])
     for t in order:
         most = min(money, fill) if fill and t == 0 else money
-        bought[t] = (
-            system.all_places
-            if prices[t] <= 0
-            else min(system.all_places, int(max(most, 0.0) / prices[t]))
-        )
+        bought[t] = places
+        if prices[t] > 0:
+            bought[t] = min(places, int(max(most, 0.0) / prices[t]))
         money -= bought[t] * prices[t]
     return bought
 
 
 REFERENCES = (Oracle, Clairvoyant)
 """policies that spend or know what no server can; they are shown for comparison and
-never held to limits
+never limited
 """
 
 
 @dataclass(frozen=True, eq=False)
 class Held(AdmissionPolicy):
-    """A policy held to its limits: it stops buying when its money is spent and drops
-    the oldest samples of a full buffer.
+    """A policy within its limits of money and places.
 
-    In every run spend ≤ C·T after T rounds, or ≤ C·t after every t with an open end,
-    and no client holds more than B_m samples. Samples that the policy takes for free
-    are paid for. Under K-step retention a sample stays until its place is needed,
+    It stops buying when its money is spent and drops the oldest samples of a full
+    buffer. In every run spend ≤ C·T after T rounds, or ≤ C·t after every t with an open
+    end, and no client holds more than B_m samples. Samples that the policy takes for
+    free are paid for. Under K-step retention a sample stays until its place is needed,
     because otherwise the buffers would be empty a few rounds after the money is spent.
-
-    Parameters
-    ----------
-    policy : AdmissionPolicy
-        The policy to hold to its limits; by default constant admission.
 
     Parameters
     ----------
@@ -322,20 +312,32 @@ class Held(AdmissionPolicy):
         return replace(self, policy=self.policy.resolved(given))
 
     def retention(self, system: System) -> Retention:
-        rule, places = self.policy.retention(system), self.places(system)
-        capacity: Capacity = (
-            "buffer" if places is system.buffer else tuple(places.tolist())
-        )
-        return (
-            Fifo(capacity=capacity)
-            if isinstance(rule, KStep)
-            else replace(rule, capacity=capacity)
-        )
+        rule = self.policy.retention(system)
+        limit = rule.limit(system)
+        capacity: Capacity = "buffer"
+        if limit is not None and np.any(limit < system.buffer):
+            capacity = tuple(self.places(system).tolist())
+        if isinstance(rule, KStep):
+            return Fifo(capacity=capacity)
+        return replace(rule, capacity=capacity)
 
     def places(self, system: System) -> Ints:
-        """Return the most samples that each client can hold, (M,)."""
+        """Return the most samples that each client can hold.
+
+        Parameters
+        ----------
+        system : System
+            Buffers, budget and horizon.
+
+        Returns
+        -------
+        array of int
+            The number for each client, (M,).
+        """
         limit = self.policy.retention(system).limit(system)
-        return system.buffer if limit is None else np.minimum(limit, system.buffer)
+        if limit is None:
+            return system.buffer
+        return np.minimum(limit, system.buffer)
 
     def shares(self, system: System) -> Ints:
         return self.policy.shares(system)
@@ -344,51 +346,48 @@ class Held(AdmissionPolicy):
         return self.policy.start(system, runs)
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
-        ask, memory = self.policy.admit(view, memory)
-        by_client = (
-            view if view.price.ndim > 1 else view._replace(price=view.price[:, None])
-        )
+        request, memory = self.policy.admit(view, memory)
         most = np.full(view.debt.shape, min(view.system.money(view.t), view.money))
-        whole = [each for each in (ask.given, ask.free) if each is not None]
-        given, room = None, ask.room
+        price = view.price if view.price.ndim > 1 else view.price[:, None]
+        given, room = None, request.room
+        whole = [each for each in (request.given, request.free) if each is not None]
         if whole:
             places = self.places(view.system)
             asked = np.minimum(np.sum(whole, axis=0), places)
-            bought, _ = affordable_by_client(
-                by_client, asked.astype(np.float64), np.zeros(asked.shape), asked, most
-            )
-            given = bought.astype(np.int64)
-            room = places - given if room is None else np.minimum(room, places - given)
-            rounding = 8 * np.spacing(
-                most
-            )  # the ledger sums both purchases in another order
-            most = np.where(
-                given.any(axis=-1),
-                most - (by_client.price * given).sum(axis=-1) - rounding,
-                most,
-            )
-        # the division of the total among the clients is not known yet, so all of it
-        # counts at the highest of their prices
-        dearest = view._replace(price=by_client.price.max(axis=-1))
-        return (
-            AdmissionRequest(
-                np.minimum(
-                    ask.total, affordable(dearest, np.ceil(ask.total) + view.lot, most)
-                ),
-                room,
-                given,
-            ),
-            memory,
-        )
+            given = _affordable(view._replace(price=price), asked, most)
+            left = places - given
+            room = left if room is None else np.minimum(room, left)
+            # The ledger sums both purchases in another order.
+            rounding = 8 * np.spacing(most)
+            after = most - (price * given).sum(axis=-1) - rounding
+            most = np.where(given.any(axis=-1), after, most)
+
+        # The division of the total among the clients is not known yet, so all of it
+        # counts at the highest of their prices.
+        dearest = view._replace(price=price.max(axis=-1))
+        fits = affordable(dearest, np.ceil(request.total) + view.lot, most)
+        return AdmissionRequest(np.minimum(request.total, fits), room, given), memory
+
+
+def _affordable(view: View, asked: Ints, most: Floats) -> Ints:
+    """Return the whole samples of those asked for that the money buys, (R, M)."""
+    nothing = np.zeros(asked.shape)
+    wanted = asked.astype(np.float64)
+    bought, _ = affordable_by_client(view, wanted, nothing, asked, most)
+    return bought.astype(np.int64)
 
 
 def held(policy: AdmissionPolicy) -> AdmissionPolicy:
-    """Return the policy held to its limits. Return it unchanged if it keeps them anyway
-    or is a reference.
+    """Return the policy within its limits.
+
+    It is returned unchanged if it keeps them anyway or is a reference.
 
     >>> from headgate.control.policies import Constant, Headgate
     >>> type(held(Constant())).__name__, type(held(Headgate())).__name__
     ('Held', 'Headgate')
     """
-    keeps = isinstance(policy, BudgetedPolicy) and isinstance(policy.rule.capacity, str)
-    return policy if keeps or isinstance(policy, (Held, *REFERENCES)) else Held(policy)
+    if isinstance(policy, (Held, *REFERENCES)):
+        return policy
+    if isinstance(policy, BudgetedPolicy) and policy.rule.fills_buffer:
+        return policy
+    return Held(policy)

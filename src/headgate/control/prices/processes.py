@@ -1,5 +1,6 @@
-"""The base class of price processes, c(1), c(2), …, the price of a sample in each
-round, and the synthetic processes.
+"""The base class of price processes, and the synthetic processes.
+
+A process gives c(1), c(2), …, the price of a sample in each round.
 """
 
 from abc import ABC, abstractmethod
@@ -8,13 +9,15 @@ from functools import cached_property
 from typing import ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.control.checks import a_share, positive, whole, zero_or_more
 from headgate.control.randomness import Purpose, uniform
 from headgate.control.types import Floats, Ints
 from headgate.errors import SettingError, require
 from headgate.limits import LEVELS, ROUNDS
+
+ROUNDS_TO_ONE = 1e-9
+"""largest difference to 1 of the sum of probabilities"""
 
 
 class PriceProcess(ABC):
@@ -55,17 +58,33 @@ class PriceProcess(ABC):
         rounds : int or None
             The number of rounds T of the average over rounds 1..T. None means the
             long-run average.
+
+        Returns
+        -------
+        float
+            The mean price.
         """
 
 
 def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
-    """Return seeds and rounds that broadcast to (R, stop − start), for
-    `headgate.control.randomness.uniform`.
+    """Return seeds and rounds that broadcast to (R, stop − start).
+
+    They are for `headgate.control.randomness.uniform`.
+
+    Parameters
+    ----------
+    seeds : array of int
+        The seed of each run, (R,).
+    start, stop : int
+        The first round and the round after the last one.
+
+    Returns
+    -------
+    seeds, rounds : tuple of array of int
+        The seeds, (R, 1), and the rounds, (1, stop − start).
     """
-    return (
-        np.asarray(seeds, dtype=np.int64)[:, None],
-        np.arange(start, stop, dtype=np.int64)[None, :],
-    )
+    seed = np.asarray(seeds, dtype=np.int64)[:, None]
+    return seed, np.arange(start, stop, dtype=np.int64)[None, :]
 
 
 @dataclass(frozen=True)
@@ -101,8 +120,9 @@ class Uniform(PriceProcess):
 
 @dataclass(frozen=True)
 class UniformInteger(Uniform):
-    """Independent prices, uniform on the whole numbers low..high, as in the released
-    scripts.
+    """Independent prices, uniform on the whole numbers low..high.
+
+    The released scripts use them.
 
     Parameters
     ----------
@@ -122,9 +142,8 @@ class UniformInteger(Uniform):
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
-        return self.low + np.floor(
-            (self.high - self.low + 1) * uniform(seed, Purpose.PRICE, t)
-        )
+        numbers = self.high - self.low + 1
+        return self.low + np.floor(numbers * uniform(seed, Purpose.PRICE, t))
 
 
 @dataclass(frozen=True)
@@ -151,8 +170,7 @@ class Fixed(PriceProcess):
 
 @dataclass(frozen=True)
 class Markov(PriceProcess):
-    """The price jumps between levels. Row i of `transition` holds the probabilities
-    from level i. It starts in equilibrium.
+    """The price jumps between levels and starts in equilibrium.
 
     Parameters
     ----------
@@ -167,52 +185,49 @@ class Markov(PriceProcess):
 
     def __post_init__(self) -> None:
         zero_or_more("levels", self.levels)
-        if len(self.levels) > LEVELS:
-            raise SettingError(
-                f"levels: {len(self.levels):,} of them; at most {LEVELS:,}"
-            )
         size = len(self.levels)
-        if (
-            not size
-            or len(self.transition) != size
-            or any(len(row) != size for row in self.transition)
-        ):
+        if size > LEVELS:
+            raise SettingError(f"levels: {size:,} of them; at most {LEVELS:,}")
+        lengths = [len(row) for row in self.transition]
+        if size == 0 or lengths != [size] * size:
             raise SettingError(f"transition: needs {size} rows of {size} probabilities")
-        matrix = np.asarray(self.transition, dtype=np.float64)
-        if (
-            not np.all(np.isfinite(matrix))
-            or np.any(matrix < 0)
-            or np.any(np.abs(matrix.sum(axis=1) - 1) > 1e-9)
-        ):
+        matrix = self._matrix
+        possible = np.all(np.isfinite(matrix)) and np.all(matrix >= 0)
+        if not possible or np.any(np.abs(matrix.sum(axis=1) - 1) > ROUNDS_TO_ONE):
             raise SettingError(
                 "transition: every row must hold probabilities that sum to 1"
             )
-        if np.linalg.matrix_rank(np.eye(len(matrix)) - matrix) < len(matrix) - 1:
+        if np.linalg.matrix_rank(np.eye(size) - matrix) < size - 1:
             raise SettingError(
                 "transition: some levels can never be reached from others, so there is"
                 " no one mean price"
             )
         positive("mean of levels", self.mean(None))
 
+    @property
+    def _matrix(self) -> Floats:
+        return np.asarray(self.transition, dtype=np.float64)
+
     @cached_property
     def equilibrium(self) -> Floats:
         """The long-run share of rounds at each level."""
-        matrix = np.asarray(self.transition, dtype=np.float64)
+        matrix = self._matrix
         size = len(matrix)
         system = np.vstack([matrix.T - np.eye(size), np.ones(size)])
-        share: Floats = np.linalg.lstsq(
-            system, np.append(np.zeros(size), 1.0), rcond=None
-        )[0]
-        return np.asarray(np.maximum(share, 0.0) / np.maximum(share, 0.0).sum())
+        goal = np.append(np.zeros(size), 1.0)
+        found: Floats = np.linalg.lstsq(system, goal, rcond=None)[0]
+        share = np.maximum(found, 0.0)
+        return np.asarray(share / share.sum())
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, 0, stop)
-        draws = uniform(seed, Purpose.PRICE_STATE, t)
-        reach = np.cumsum(np.asarray(self.transition, dtype=np.float64), axis=1)[:, :-1]
-        state = (draws[:, 0, None] >= np.cumsum(self.equilibrium)[:-1]).sum(axis=1)
+        draws = uniform(seed, Purpose.PRICE_STATE, t)[..., None]
+        reach = np.cumsum(self._matrix, axis=1)[:, :-1]
+        state = (draws[:, 0] >= np.cumsum(self.equilibrium)[:-1]).sum(axis=1)
         states = np.empty((len(seeds), max(stop - 1, 0)), dtype=np.int64)
-        for i in range(stop - 1):  # the state of a round depends on all earlier ones
-            state = (draws[:, i + 1, None] >= reach[state]).sum(axis=1)
+        # The state of a round depends on all earlier ones.
+        for i in range(stop - 1):
+            state = (draws[:, i + 1] >= reach[state]).sum(axis=1)
             states[:, i] = state
         return np.asarray(self.levels, dtype=np.float64)[states[:, start - 1 :]]
 
@@ -222,8 +237,7 @@ class Markov(PriceProcess):
 
 @dataclass(frozen=True)
 class Seasonal(PriceProcess):
-    """A periodic price, average + amplitude·sin(2π·t/period), plus noise that is
-    uniform on [−noise, noise].
+    """A periodic price, average + amplitude·sin(2π·t/period), plus uniform noise.
 
     Parameters
     ----------
@@ -247,36 +261,32 @@ class Seasonal(PriceProcess):
         positive("period", self.period)
         zero_or_more("amplitude", self.amplitude)
         zero_or_more("noise", self.noise)
-        if (both := self.amplitude + self.noise) > self.average:
-            below = (
-                f"more than average = {self.average}, so prices would fall below zero"
+        both = self.amplitude + self.noise
+        if both > self.average:
+            raise SettingError(
+                f"amplitude + noise = {both}: more than average = {self.average}, so"
+                " prices would fall below zero"
             )
-            raise SettingError(f"amplitude + noise = {both}: {below}")
 
-    def _season(self, t: NDArray[np.int64]) -> Floats:
-        return np.asarray(
-            self.average + self.amplitude * np.sin(2 * np.pi * t / self.period)
-        )
+    def _season(self, t: Ints) -> Floats:
+        wave = np.sin(2 * np.pi * t / self.period)
+        return np.asarray(self.average + self.amplitude * wave)
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
         noise = self.noise * (2 * uniform(seed, Purpose.PRICE_NOISE, t) - 1)
-        return np.maximum(
-            self._season(t) + noise, 0.0
-        )  # rounding alone could make a price negative
+        # Rounding alone could make a price negative.
+        return np.maximum(self._season(t) + noise, 0.0)
 
     def mean(self, rounds: int | None) -> float:
-        return (
-            self.average
-            if rounds is None
-            else float(self._season(np.arange(1, rounds + 1)).mean())
-        )
+        if rounds is None:
+            return self.average
+        return float(self._season(np.arange(1, rounds + 1)).mean())
 
 
 @dataclass(frozen=True)
 class Bursts(Uniform):
-    """Uniform prices on [low, high], times `factor` during a burst. A burst begins with
-    probability `chance` in each round.
+    """Uniform prices on [low, high], times `factor` during a burst.
 
     Parameters
     ----------
@@ -300,12 +310,12 @@ class Bursts(Uniform):
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         calm = super().path(seeds, start, stop)
-        seed, t = rounds_of(
-            seeds, start, stop + self.length - 1
-        )  # shifted by `length`: bursts may begin before round 1
+        # Shifted by `length`, because bursts may begin before round 1.
+        seed, t = rounds_of(seeds, start, stop + self.length - 1)
         begins = np.cumsum(uniform(seed, Purpose.PRICE_STATE, t) < self.chance, axis=-1)
         before = np.pad(begins, ((0, 0), (1, 0)))[:, : stop - start]
-        return np.where(begins[:, self.length - 1 :] > before, self.factor * calm, calm)
+        bursting = begins[:, self.length - 1 :] > before
+        return np.where(bursting, self.factor * calm, calm)
 
     def mean(self, rounds: int | None) -> float:
         bursting = 1 - (1 - self.chance) ** self.length
@@ -314,8 +324,7 @@ class Bursts(Uniform):
 
 @dataclass(frozen=True)
 class Drift(PriceProcess):
-    """Prices uniform on mean·(1 ± noise), where the mean moves from `first` to `last`
-    in `rounds` rounds and then stays.
+    """Prices uniform on mean·(1 ± noise), where the mean moves and then stays.
 
     Parameters
     ----------
@@ -340,31 +349,24 @@ class Drift(PriceProcess):
         whole("rounds", self.rounds, most=ROUNDS)
         a_share("noise", self.noise)  # keeps prices at zero or above
 
-    def _mean_at(self, t: NDArray[np.int64]) -> Floats:
-        return np.asarray(
-            self.first
-            + (self.last - self.first)
-            * np.minimum((t - 1) / max(self.rounds - 1, 1), 1.0)
-        )
+    def _mean_at(self, t: Ints) -> Floats:
+        done = np.minimum((t - 1) / max(self.rounds - 1, 1), 1.0)
+        return np.asarray(self.first + (self.last - self.first) * done)
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
-        return self._mean_at(t) * (
-            1 + self.noise * (2 * uniform(seed, Purpose.PRICE, t) - 1)
-        )
+        noise = self.noise * (2 * uniform(seed, Purpose.PRICE, t) - 1)
+        return self._mean_at(t) * (1 + noise)
 
     def mean(self, rounds: int | None) -> float:
-        return (
-            self.last
-            if rounds is None
-            else float(self._mean_at(np.arange(1, rounds + 1)).mean())
-        )
+        if rounds is None:
+            return self.last
+        return float(self._mean_at(np.arange(1, rounds + 1)).mean())
 
 
 @dataclass(frozen=True)
 class Pareto(PriceProcess):
-    """Independent prices whose P(c > x) falls like x^−tail from `low` on, truncated at
-    `high`.
+    """Independent prices whose P(c > x) falls like x^−tail between `low` and `high`.
 
     Parameters
     ----------
@@ -383,44 +385,31 @@ class Pareto(PriceProcess):
     def __post_init__(self) -> None:
         positive("low", self.low)
         positive("tail", self.tail)
-        require(
-            self.low < self.high < np.inf,
-            "high",
-            self.high,
-            f"finite and above low = {self.low}",
-        )
+        fits = self.low < self.high < np.inf
+        require(fits, "high", self.high, f"finite and above low = {self.low}")
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
         beyond = (self.low / self.high) ** self.tail
         draw = uniform(seed, Purpose.PRICE, t)
-        return np.asarray(
-            np.minimum(
-                self.low * (1 - draw * (1 - beyond)) ** (-1 / self.tail), self.high
-            )
-        )
+        price = self.low * (1 - draw * (1 - beyond)) ** (-1 / self.tail)
+        return np.asarray(np.minimum(price, self.high))
 
     def mean(self, rounds: int | None) -> float:
         ratio = self.high / self.low
         whole = 1 - ratio**-self.tail
         if self.tail == 1:
             return float(self.low * np.log(ratio) / whole)
-        return float(
-            self.low
-            * self.tail
-            / (self.tail - 1)
-            * (1 - ratio ** (1 - self.tail))
-            / whole
-        )
+        scale = self.low * self.tail / (self.tail - 1)
+        return float(scale * (1 - ratio ** (1 - self.tail)) / whole)
 
 
 @dataclass(frozen=True)
 class Switches(PriceProcess):
-    """The price stays at each level for its number of rounds, the same for every seed,
-    as an adversary could choose it.
+    """The price stays at each level for its number of rounds.
 
-    After all levels the price stays at the last one or, with `repeat`, the sequence
-    starts over.
+    It is the same for every seed, as an adversary could choose it. After all levels the
+    price stays at the last one or, with `repeat`, the sequence starts over.
 
     Parameters
     ----------
@@ -451,29 +440,25 @@ class Switches(PriceProcess):
         ends = np.cumsum(self.lengths)
         t = np.arange(start - 1, stop - 1)
         place = t % ends[-1] if self.repeat else np.minimum(t, ends[-1] - 1)
-        return np.asarray(
-            np.array(self.levels, dtype=np.float64)[
-                np.searchsorted(ends, place, side="right")
-            ]
-        )
+        at = np.searchsorted(ends, place, side="right")
+        return np.asarray(np.asarray(self.levels, dtype=np.float64)[at])
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         return np.tile(self._prices(start, stop), (len(seeds), 1))
 
     def mean(self, rounds: int | None) -> float:
-        if rounds is None:
-            return (
-                float(np.average(self.levels, weights=self.lengths))
-                if self.repeat
-                else float(self.levels[-1])
-            )
-        return float(self._prices(1, rounds + 1).mean())
+        if rounds is not None:
+            return float(self._prices(1, rounds + 1).mean())
+        if self.repeat:
+            return float(np.average(self.levels, weights=self.lengths))
+        return float(self.levels[-1])
 
 
 @dataclass(frozen=True)
 class PerClient(PriceProcess):
-    """A price for each client, c_m(t), (R, T, M): the common price × the client's
-    factor × a uniform number in 1 ± `noise`.
+    """A price for each client, c_m(t), (R, T, M).
+
+    It is the common price × the client's factor × a uniform number in 1 ± `noise`.
 
     Parameters
     ----------
@@ -510,8 +495,9 @@ class PerClient(PriceProcess):
 
 @dataclass(frozen=True)
 class WithLooks(PriceProcess):
-    """The price of a label plus the price of the looks for it, for clients that look at
-    samples before they choose.
+    """The price of a label plus the price of the looks for it.
+
+    It is for clients that look at samples before they choose.
 
     Parameters
     ----------

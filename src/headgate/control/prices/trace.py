@@ -1,12 +1,13 @@
-"""Recorded prices, given in Python or in a column of a CSV or parquet file, and the
-prices of two markets.
+"""Recorded prices, of the user's own and of two markets.
+
+They are given in Python or in a column of a CSV or parquet file.
 """
 
 import io
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import numpy as np
 
@@ -19,13 +20,15 @@ from headgate.escaping import one_line, shown
 from headgate.limits import NUMBER, PRICES
 from headgate.reading import check_parquet
 
+if TYPE_CHECKING:
+    import polars
+
 AT_END = ("stop", "repeat")
 
 
 @dataclass(frozen=True, eq=False)
 class Trace(PriceProcess):
-    """The same recorded prices for every seed. After the last one, "stop" raises an
-    error and "repeat" starts over.
+    """The same recorded prices for every seed.
 
     Parameters
     ----------
@@ -91,21 +94,20 @@ class Trace(PriceProcess):
         return values
 
     def _upto(self, stop: int) -> Floats:
-        if stop - 1 > self._values.size and self.at_end == "stop":
-            hint = 'shorten the run or set prices.at_end = "repeat"'
+        rounds, last = self._values.size, stop - 1
+        if last > rounds and self.at_end == "stop":
             raise DataError(
-                f"{self.source}: ends after {self._values.size} rounds, round"
-                f" {stop - 1} was asked for; {hint}"
+                f"{self.source}: ends after {rounds} rounds, round {last} was asked"
+                ' for; shorten the run or set prices.at_end = "repeat"'
             )
-        return self._values[np.arange(stop - 1) % self._values.size]
+        return self._values[np.arange(last) % rounds]
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         return np.tile(self._upto(stop)[start - 1 :], (len(seeds), 1))
 
     def mean(self, rounds: int | None) -> float:
-        mean = float(
-            self._values.mean() if rounds is None else self._upto(rounds + 1).mean()
-        )
+        prices = self._values if rounds is None else self._upto(rounds + 1)
+        mean = float(prices.mean())
         if mean <= 0:
             raise DataError(
                 f"{self.source}: every price in rounds 1 to {rounds} is zero"
@@ -118,49 +120,65 @@ def _column(path: Path, content: bytes, asked: str | None) -> list[float]:
     import polars
 
     kind = path.suffix[1:]
+    unreadable = (
+        OSError,
+        ValueError,
+        polars.exceptions.PolarsError,
+        polars.exceptions.PanicException,
+    )
     try:
-        if kind == "csv":
-            frame = polars.read_csv(
-                content.decode().encode(), infer_schema=False, n_rows=PRICES + 1
-            ).lazy()
-        else:
-            check_parquet(path, content, most=PRICES)
-            frame = polars.scan_parquet(io.BytesIO(content))
-        columns = frame.collect_schema().names()
-        wanted = ("price", "cost") if asked is None else (asked,)
-        name = next((each for each in wanted if each in columns), None)
-        if name is None:
-            named = ", ".join(f'"{each}"' for each in columns) or "nothing"
-            raise DataError(
-                f'{path}: no column "{wanted[0]}"; its header names {shown(named, 300)}'
-            )
+        frame = _frame(path, kind, content)
+        name = _named(path, frame.collect_schema().names(), asked)
         column = frame.select(name).collect()[name]
         if kind == "csv":
             column = column.fill_null("").str.strip_chars()
-            odd = column.cast(polars.Float64, strict=False).is_null()
-            if odd.any():
-                row = int(odd.arg_max() or 0)
-                raise DataError(
-                    f'{path}: "{shown(column[row])}" in row {row + 1} of column'
-                    f' "{name}" is not a number'
-                )
+            _check_numbers(path, column)
         elif not column.dtype.is_numeric():
             raise DataError(
                 f'{path}: column "{name}" holds {column.dtype}, not numbers'
             )
         values = column.cast(polars.Float64)
-    except (
-        OSError,
-        ValueError,
-        polars.exceptions.PolarsError,
-        polars.exceptions.PanicException,
-    ) as error:
+    except unreadable as error:
         raise DataError(
             f"{path}: cannot be read as {kind} ({one_line(error, 200)})"
         ) from None
     if len(values) > PRICES:
         raise DataError(f"{path}: more than {PRICES:,} prices")
-    return [float("nan") if value is None else value for value in values.to_list()]
+    return values.fill_null(float("nan")).to_list()
+
+
+def _frame(path: Path, kind: str, content: bytes) -> "polars.LazyFrame":
+    import polars
+
+    if kind == "csv":
+        text = content.decode().encode()
+        return polars.read_csv(text, infer_schema=False, n_rows=PRICES + 1).lazy()
+    check_parquet(path, content, most=PRICES)
+    return polars.scan_parquet(io.BytesIO(content))
+
+
+def _named(path: Path, columns: list[str], asked: str | None) -> str:
+    """Return the name of the column that holds the prices."""
+    wanted = ("price", "cost") if asked is None else (asked,)
+    for name in wanted:
+        if name in columns:
+            return name
+    named = ", ".join(f'"{each}"' for each in columns) or "nothing"
+    raise DataError(
+        f'{path}: no column "{wanted[0]}"; its header names {shown(named, 300)}'
+    )
+
+
+def _check_numbers(path: Path, column: "polars.Series") -> None:
+    import polars
+
+    odd = column.cast(polars.Float64, strict=False).is_null()
+    if odd.any():
+        row = int(odd.arg_max() or 0)
+        raise DataError(
+            f'{path}: "{shown(column[row])}" in row {row + 1} of column'
+            f' "{column.name}" is not a number'
+        )
 
 
 # market prices; recorded/README.md has sources and licences
@@ -173,21 +191,21 @@ def market_table(name: str) -> tuple[tuple[str, ...], Floats]:
     The file holds whole cents, (points, rows) of int32, stored as byte planes from the
     lowest byte on, which compresses best.
     """
-    with np.load(
-        Path(__file__).parent / "recorded" / f"{name}.npz", allow_pickle=False
-    ) as file:
-        values = (
-            np.ascontiguousarray(np.stack(file["cents"], axis=-1).view("<i4")[..., 0].T)
-            / 100
-        )
-        values.flags.writeable = False
-        return tuple(file["points"].tolist()), values
+    path = Path(__file__).parent / "recorded" / f"{name}.npz"
+    with np.load(path, allow_pickle=False) as file:
+        points = tuple(file["points"].tolist())
+        planes = np.stack(file["cents"], axis=-1)
+    cents = planes.view("<i4")[..., 0]
+    values = np.ascontiguousarray(cents.T) / 100
+    values.flags.writeable = False
+    return points, values
 
 
 @dataclass(frozen=True)
 class Market(PriceProcess):
-    """Recorded market prices, with 0 for negative ones. Each seed starts at a random
-    row; the first row follows the last.
+    """Recorded market prices, with 0 for negative ones.
+
+    Each seed starts at a random row; the first row follows the last.
 
     Parameters
     ----------
@@ -205,12 +223,12 @@ class Market(PriceProcess):
 
     @property
     def _prices(self) -> Floats:
-        """The prices of samples, (rows,), or (rows, clients) if each client has its own
-        price.
-        """
-        return np.asarray(
-            self.scale * np.maximum(market_table(self.market)[1][:, 0], 0.0)
-        )
+        """The prices of samples, (rows,); (rows, clients) if each has its own price."""
+        _, values = market_table(self.market)
+        return self._scaled(values[:, 0])
+
+    def _scaled(self, values: Floats) -> Floats:
+        return np.asarray(self.scale * np.maximum(values, 0.0))
 
     def path(self, seeds: Ints, start: int, stop: int) -> Floats:
         prices = self._prices
@@ -219,16 +237,19 @@ class Market(PriceProcess):
         return np.asarray(prices[(first + t - 1) % len(prices)])
 
     def mean(self, rounds: int | None) -> float:
-        """Return the mean over all rows and clients, because every starting row is
-        equally likely.
+        """Return the mean over all rows and clients.
+
+        Every starting row is equally likely.
         """
         return float(self._prices.mean())
 
 
 @dataclass(frozen=True)
 class Ercot(Market):
-    """Hourly electricity prices in Texas: the mean of the hubs as one price or, with
-    `points`, a price for each client.
+    """Hourly electricity prices in Texas.
+
+    They are the mean of the hubs as one price or, with `points`, a price for each
+    client.
 
     Parameters
     ----------
@@ -255,10 +276,7 @@ class Ercot(Market):
         if not self.points:
             return super()._prices
         known, values = market_table(self.market)
-        return np.asarray(
-            self.scale
-            * np.maximum(values[:, [known.index(point) for point in self.points]], 0.0)
-        )
+        return self._scaled(values[:, [known.index(point) for point in self.points]])
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ rounding, use the same executor for all results of a table.
 """
 
 from importlib.metadata import EntryPoint, entry_points
+from itertools import product
 from typing import Any
 
 from headgate.errors import SettingError
@@ -18,6 +19,16 @@ from headgate.simulation.executors.executor import (
     TrainingTask,
     Work,
 )
+
+__all__ = [
+    "Executor",
+    "RaggedBatch",
+    "TrainingTask",
+    "Work",
+    "available",
+    "choose",
+    "find",
+]
 
 GROUP = "headgate.executors"
 SHIPPED = {
@@ -81,27 +92,29 @@ def choose(
     refusal = SettingError(
         f"--executor {name}: cannot train this model with these settings"
     )
-    for kind in available() if name == "auto" else [name]:
-        for each in (task,) if or_else is None else (task, or_else):
-            try:
-                own = find(kind)
-                if getattr(each, "bfloat16", False) and not own.bfloat16:
-                    raise SettingError(
-                        f"training.dtype = bfloat16: --executor {kind} does not do it"
-                    )
-                if (cost := own.cost(each, training)) is not None:
-                    offers.append((cost, len(offers), own, each))
-            except SettingError as error:
-                refusal = error
+    kinds = list(available()) if name == "auto" else [name]
+    tasks = [task] if or_else is None else [task, or_else]
+    for kind, each in product(kinds, tasks):
+        try:
+            own = find(kind)
+            if getattr(each, "bfloat16", False) and not own.bfloat16:
+                raise SettingError(
+                    f"training.dtype = bfloat16: --executor {kind} does not do it"
+                )
+            cost = own.cost(each, training)
+        except SettingError as error:
+            refusal = error
+            continue
+        if cost is not None:
+            offers.append((cost, len(offers), own, each))
     for _, _, own, each in sorted(offers, key=lambda offer: offer[:2]):
         try:
             made = own(each)
-            made.name = (
-                name if ":" in name else own.name
-            )  # the name under which a resumed run finds it
-            return made
-        except (
-            SettingError
-        ) as error:  # some executors detect only here that they cannot train the task
+        except SettingError as error:
+            # some executors detect only here that they cannot train the task
             refusal = error
+        else:
+            # the name under which a resumed run finds it
+            made.name = name if ":" in name else own.name
+            return made
     raise refusal

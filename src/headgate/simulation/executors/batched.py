@@ -64,7 +64,8 @@ class Batched(Executor[Task]):
     ) -> None:
         cuda = task.device.type == "cuda"
         super().__init__(task)
-        self.memory: int = memory or (1 << 33 if cuda else 1 << 29)
+        usual = 1 << 33 if cuda else 1 << 29
+        self.memory: int = memory or usual
         self.few_shapes = cuda if few_shapes is None else few_shapes
         self.graphs = cuda
         self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
@@ -87,25 +88,27 @@ class Batched(Executor[Task]):
 
     @native_kernels()
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
-        theta, batch, weights, training, *_ = work
-        runs, clients = weights.shape
-        weight = weights.reshape(-1)
+        theta, batch, device = work.theta, work.batch, self.task.device
+        runs, clients = work.weights.shape
+        weights = work.weights.reshape(-1)
         sizes = np.diff(batch.offsets)
-        images = batch.images.to(self.task.device)
-        labels = batch.labels.to(self.task.device)
-        after, losses = theta.clone(), theta.new_zeros(runs * clients)
+        images, labels = batch.images.to(device), batch.labels.to(device)
+        after = theta.clone()
+        losses = theta.new_zeros(runs * clients)
         for group, members in self._groups(batch.offsets, np.flatnonzero(sizes)):
-            rows, own = self._index(group.rows), self._index(group.members)
+            rows = self._index(group.rows)
+            own = self._index(group.members)
             real = self._index(group.real).to(theta.dtype)
             share = real / real.sum(dim=1, keepdim=True).clamp(min=1)
-            inputs = (theta[own // clients], images[rows], labels[rows], share)
+            inputs: Inputs = (theta[own // clients], images[rows], labels[rows], share)
             if batch.factors is not None:
-                inputs += (share * batch.factors[rows],)
+                inputs = (*inputs, share * batch.factors[rows])
 
-            moves, before = self._train(inputs, training)
-            own = own[: len(members)]
-            losses[own] = before[: len(members)]
-            self._add(after, moves[: len(members)], members // clients, weight[own])
+            moves, before = self._train(inputs, work.training)
+            count = len(members)  # what follows is padding
+            own, moves = own[:count], moves[:count]
+            losses[own] = before[:count]
+            self._add(after, moves, members // clients, weights[own])
 
         samples = self._index(sizes).to(theta.dtype).view(runs, clients)
         total = (losses.view(runs, clients) * samples).sum(dim=1)
@@ -202,8 +205,8 @@ class Batched(Executor[Task]):
         turn = np.arange(len(runs)) - np.searchsorted(runs[order], runs[order])
         order = order[np.argsort(turn, kind="stable")]
         counts = np.bincount(turn).tolist()
-        places = self._index(order).split(counts)
-        targets = self._index(runs[order]).split(counts)
+        places = torch.split_with_sizes(self._index(order), counts)
+        targets = torch.split_with_sizes(self._index(runs[order]), counts)
         for place, target in zip(places, targets, strict=True):
             share = shares[place, None]
             # 0 times the update of a diverged client would be NaN

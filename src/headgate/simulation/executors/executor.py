@@ -3,7 +3,7 @@ as the executor requires.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Generic, NamedTuple, TypeVar
 
@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headgate.errors import SettingError
 from headgate.learning.datasets import BYTE
-from headgate.learning.local import LocalTraining
+from headgate.learning.local import LocalTraining, Rows, schedule
 from headgate.learning.models import Shape
 
 Ints = NDArray[np.int64]
@@ -51,6 +51,40 @@ class Work(NamedTuple):
     seeds: Sequence[int]
     """the seed of each run, (R,)"""
     t: int
+
+    def clients(self, run: int) -> Iterator["ClientWork"]:
+        """Yield the work of each client of a run that has samples."""
+        images, labels, offsets, factors = self.batch
+        many = self.weights.shape[1]
+        first = run * many
+        segments = slices(offsets[first : first + many + 1])
+        for client, own in enumerate(segments):
+            size = own.stop - own.start
+            if size:
+                seed = self.seeds[run]
+                yield ClientWork(
+                    client,
+                    images[own],
+                    labels[own],
+                    None if factors is None else factors[own],
+                    schedule(self.training, seed, client, self.t, size),
+                )
+
+
+class ClientWork(NamedTuple):
+    """The samples of one client in a round, at least one."""
+
+    client: int
+    images: Array
+    labels: Array
+    factors: Array | None
+    steps: Iterator[Rows]
+    """the rows of the samples that each gradient step uses"""
+
+    @property
+    def size(self) -> int:
+        """The number of samples."""
+        return len(self.labels)
 
 
 class TrainingTask(ABC):

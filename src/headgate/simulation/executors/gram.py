@@ -79,6 +79,7 @@ class LinearTask(TrainingTask):
 
     @property
     def features(self) -> int:
+        """The numbers in a sample."""
         return math.prod(self.shape)
 
     @property
@@ -88,7 +89,8 @@ class LinearTask(TrainingTask):
     def normalise(self, images: NDArray[Any], samples: Floats) -> None:
         """Write the normalised images (S, C, H, W) into `samples` (S, features)."""
         scale, shift = self.line
-        channels = samples.reshape(len(images), len(scale), math.prod(self.shape[1:]))
+        pixels = math.prod(self.shape[1:])
+        channels = samples.reshape(len(images), len(scale), pixels)
         # converted first, because the product with bytes is slower
         channels[:] = images.reshape(channels.shape)
         channels *= scale
@@ -99,7 +101,8 @@ class LinearTask(TrainingTask):
         """the normalisation (x/unit − mean)/std as (scale, shift) of scale·x + shift,
         each (C, 1)
         """
-        mean, std = np.array(self.mean)[:, None], np.array(self.std)[:, None]
+        mean = np.array(self.mean)[:, None]
+        std = np.array(self.std)[:, None]
         scale, shift = 1 / (self.unit * std), -mean / std
         return scale.astype(self.dtype), shift.astype(self.dtype)
 
@@ -113,8 +116,8 @@ class LinearTask(TrainingTask):
         level = channels.sum(axis=2) @ shift
         if bias is not None:
             level += bias.reshape(-1, 1)
-        scaled = np.empty((weight.shape[2] + 1, len(channels)), self.dtype)
-        scaled[:-1].T[:] = (channels * scale).reshape(-1, weight.shape[2])
+        scaled = np.empty((self.features + 1, len(channels)), self.dtype)
+        scaled[:-1].T[:] = (channels * scale).reshape(-1, self.features)
         scaled[-1:] = level.T
         return scaled
 
@@ -202,7 +205,7 @@ class Gram(Executor[Any]):
         """
         images, offsets = work.batch.images, work.batch.offsets
         weight, bias = self.linear.matrices(work.theta)
-        room = np.empty((len(images) + 1, weight.shape[2]), self.linear.dtype)
+        room = np.empty((len(images) + 1, self.linear.features), self.linear.dtype)
         samples = room[:-1]
         room[-1] = 0  # one more row, for `_gram`
         logits = np.empty((self.linear.classes, len(samples)), self.linear.dtype)
@@ -273,7 +276,8 @@ def _descended(
     labels, training = work.batch.labels, work.training
     weight = work.weights.reshape(-1)
     # A client of weight 0 is not trained, because its update would be multiplied by 0.
-    share = (-training.lr * (weight != 0) / sizes).astype(logits.dtype).repeat(sizes)
+    of_client = -training.lr * (weight != 0) / sizes
+    share = of_client.astype(logits.dtype).repeat(sizes)
     if work.batch.factors is not None:
         share *= work.batch.factors
 

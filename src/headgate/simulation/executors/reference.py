@@ -6,25 +6,16 @@ nine times as long as with `compiled` (benchmarks/results/executors.json at a7da
 """
 
 import copy
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from headgate.learning.local import LocalTraining, schedule
+from headgate.learning.local import LocalTraining
 from headgate.learning.networks import Flat
-from headgate.simulation.executors.executor import Executor, RaggedBatch, Work
+from headgate.simulation.executors.executor import ClientWork, Executor, Work
 from headgate.simulation.executors.types import Task, mean_loss
 from headgate.theory.labels import paper
-
-
-class _Buffer(NamedTuple):
-    """The samples that a client holds."""
-
-    images: Tensor
-    labels: Tensor
-    factors: Tensor | None
 
 
 @paper("eq:local-update", "eq:global-aggregation")
@@ -45,53 +36,52 @@ class Reference(Executor[Task]):
         return 2.0
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
-        dtype, device = work.theta.dtype, work.theta.device
+        batch = work.batch._replace(
+            images=self._normalised(work.batch.images),
+            labels=work.batch.labels.to(self.task.device),
+        )
+        work = work._replace(batch=batch)
         runs = [self._train_run(work, r) for r in range(len(work.theta))]
         models, losses = zip(*runs, strict=True)
+        dtype, device = work.theta.dtype, work.theta.device
         after = torch.stack(models).to(dtype)
         return after, torch.tensor(losses, dtype=dtype, device=device)
 
     def _train_run(self, work: Work, r: int) -> tuple[Tensor, float]:
         """Return the model of run r after the round, and its loss before."""
-        start, weights = work.theta[r].double(), work.weights[r]
-        clients = len(weights)
-        update, loss, samples = torch.zeros_like(start), 0.0, 0
-        for m in range(clients):
-            images, labels, factors = self._buffer(work.batch, r * clients + m)
-            n = len(labels)
-            if n == 0:
-                continue
-            loss += n * float(empirical_risk(self.model, start, images, labels))
-            samples += n
-            if weights[m] == 0:
-                continue
-
-            local, velocity = start, torch.zeros_like(start)
-            for rows in schedule(work.training, work.seeds[r], m, work.t, n):
-                gradient = local_gradient(
-                    self.model,
-                    local,
-                    images[rows],
-                    labels[rows],
-                    None if factors is None else factors[rows],
-                )
-                local, velocity = descend(local, velocity, gradient, work.training)
-            update = update + weights[m].double() * (local - start)
+        start = work.theta[r].double()
+        update = torch.zeros_like(start)
+        loss, samples = 0.0, 0
+        for own in work.clients(r):
+            risk = empirical_risk(self.model, start, own.images, own.labels)
+            loss += own.size * float(risk)
+            samples += own.size
+            weight = work.weights[r, own.client].double()
+            if weight != 0:
+                local = self._trained(start, own, work.training)
+                update = update + weight * (local - start)
         return start + update, loss / samples if samples else float("nan")
 
-    def _buffer(self, batch: RaggedBatch, segment: int) -> _Buffer:
-        own = slice(batch.offsets[segment], batch.offsets[segment + 1])
+    def _trained(
+        self, start: Tensor, own: ClientWork, training: LocalTraining
+    ) -> Tensor:
+        """Return the local model of a client."""
+        local, velocity = start, torch.zeros_like(start)
+        for rows in own.steps:
+            factors = None if own.factors is None else own.factors[rows]
+            gradient = local_gradient(
+                self.model, local, own.images[rows], own.labels[rows], factors
+            )
+            local, velocity = descend(local, velocity, gradient, training)
+        return local
+
+    def _normalised(self, images: Tensor) -> Tensor:
         task = self.task
         mean, std = (
             torch.tensor(x, dtype=torch.float64, device=task.device).view(-1, 1, 1)
             for x in (task.mean, task.std)
         )
-        images = batch.images[own].to(task.device, torch.float64)
-        return _Buffer(
-            (images / task.unit - mean) / std,
-            batch.labels[own].to(task.device),
-            None if batch.factors is None else batch.factors[own].double(),
-        )
+        return (images.to(task.device, torch.float64) / task.unit - mean) / std
 
 
 @paper("eq:local-empirical-risk")

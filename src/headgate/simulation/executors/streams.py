@@ -11,20 +11,19 @@ with a simple loop (benchmarks/results/gpu.json at f27e21c).
 
 import copy
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
-from headgate.learning.local import LocalTraining, Rows, schedule
+from headgate.learning.local import LocalTraining
 from headgate.learning.networks import descend
 from headgate.registry import in_one_line
-from headgate.simulation.executors.executor import Executor, Work, slices
+from headgate.simulation.executors.executor import ClientWork, Executor, Work
 from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
 
 STREAMS = 5
@@ -80,29 +79,20 @@ class CudaStreams(Executor[Task]):
         """Train the clients of run r and add their updates to its model `after`; return
         the loss of the run before.
         """
-        batch, weights, start = work.batch, work.weights[r], work.theta[r]
-        first = r * len(weights)
-        offsets = batch.offsets[first : first + len(weights) + 1]
-        segments, sizes = slices(offsets), np.diff(offsets).tolist()
-        clients = [m for m, size in enumerate(sizes) if size]
+        clients = list(work.clients(r))
         if not clients:
             return after.new_full((), torch.nan)
 
         for lane in self.lanes:
             lane.begin()
-        longest_first = sorted(clients, key=lambda m: -sizes[m])
-        for turn, m in enumerate(longest_first):
-            own = segments[m]
-            images, labels = batch.images[own], batch.labels[own]
-            factors = None if batch.factors is None else batch.factors[own]
-            steps = schedule(work.training, work.seeds[r], m, work.t, sizes[m])
+        longest_first = sorted(clients, key=lambda own: -own.size)
+        for turn, own in enumerate(longest_first):
             lane = self.lanes[turn % len(self.lanes)]
             with lane.current():
-                lane.start(start)
-                loss = self._descend(
-                    lane, images, labels, factors, work.training, steps
-                )
-                lane.finish(start, weights[m], loss * sizes[m])
+                lane.start(work.theta[r])
+                loss = self._descend(lane, own, work.training)
+                weight = work.weights[r, own.client]
+                lane.finish(work.theta[r], weight, loss * own.size)
         for lane in self.lanes:
             lane.join()
 
@@ -110,32 +100,27 @@ class CudaStreams(Executor[Task]):
         # sizes, so the sums repeat to the bit
         after += sum(lane.moved for lane in self.lanes)
         total = sum((lane.loss for lane in self.lanes), after.new_zeros(()))
-        return total / sum(sizes)
+        return total / sum(own.size for own in clients)
 
     # one client
 
     def _descend(
-        self,
-        lane: "_Lane",
-        images: Tensor,
-        labels: Tensor,
-        factors: Tensor | None,
-        training: LocalTraining,
-        steps: Iterable[Rows],
+        self, lane: "_Lane", own: ClientWork, training: LocalTraining
     ) -> Tensor:
         """Do all steps of a client in a lane; return the mean loss of all its samples
         before the first step.
         """
-        pixels = self.task.normalised(images).to(
+        labels, factors = own.labels, own.factors
+        pixels = self.task.normalised(own.images).to(
             self.task.arithmetic, memory_format=torch.channels_last
         )
         before = None
         if factors is not None or training.batch_size is not None:
-            share = torch.full_like(labels, 1 / len(labels), dtype=self.task.dtype)
+            share = torch.full_like(labels, 1 / own.size, dtype=self.task.dtype)
             with torch.no_grad():
                 before = self._loss(lane.parameters, pixels, labels, share)
         inputs = None
-        for rows in steps:
+        for rows in own.steps:
             if isinstance(rows, slice):
                 if inputs is None:
                     inputs = lane.inputs(pixels, labels, factors)

@@ -165,7 +165,9 @@ def grouped(offsets: Ints, chosen: Ints, overhead: float) -> list[Group]:
     `overhead` is the number of rows whose computation takes as long as the handling of
     one more group.
 
-    >>> [group.rows.tolist() for group in grouped(np.array([0, 1, 2, 4, 9]), np.arange(4), overhead=2)]
+    >>> offsets = np.array([0, 1, 2, 4, 9])
+    >>> groups = grouped(offsets, np.arange(4), overhead=2)
+    >>> [group.rows.tolist() for group in groups]
     [[[4, 5, 6, 7, 8]], [[0, 0], [1, 1], [2, 3]]]
     """
     sizes = offsets[chosen + 1] - offsets[chosen]

@@ -1,12 +1,12 @@
-"""Headgate for data that change: it compares the losses of new samples with the usual
-loss and renews old samples on an alarm.
+"""Headgate for data that change: on an alarm it renews old samples.
 
-The test is Page's CUSUM (1954): a sum, never below 0, of log-likelihood ratios of
-`RISE` times the usual loss to the usual, by gamma densities of the mean loss of a
-round's new samples. A ratio has a mean of at most 1 while losses do not rise, so the
-Shiryaev-Roberts sum of ratios grows by at most 1 a round on average and is at least T/a
-when the CUSUM exceeds log(T/a): at most a alarms are expected in T rounds without
-change (rule: docs/understand/headgate.md; results: docs/studies/drift.md).
+It compares the losses of new samples with the usual loss. The test is Page's CUSUM
+(1954): a sum, never below 0, of log-likelihood ratios of `RISE` times the usual loss to
+the usual, by gamma densities of the mean loss of a round's new samples. A ratio has a
+mean of at most 1 while losses do not rise, so the Shiryaev-Roberts sum of ratios grows
+by at most 1 a round on average and is at least T/a when the CUSUM exceeds log(T/a): at
+most a alarms are expected in T rounds without change (rule:
+docs/understand/headgate.md; results: docs/studies/drift.md).
 """
 
 from dataclasses import dataclass
@@ -54,8 +54,9 @@ NAMES = ("usual", "usual_samples", "scatter", "scatter_rounds", "evidence")
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Alert(Headgate):
-    """Headgate with alarms and probes. Without reported losses, as in a rehearsal,
-    there are probes but no alarms.
+    """Headgate with alarms and probes.
+
+    Without reported losses, as in a rehearsal, there are probes but no alarms.
 
     Parameters
     ----------
@@ -78,64 +79,63 @@ class Alert(Headgate):
         a_share("probe", self.probe)
 
     def start(self, system: System, runs: int) -> Arrays:
-        none, nothing = np.zeros(runs, dtype=np.int64), np.zeros(runs)
-        counts = {
-            "alarms": none,
-            "last_alarm": none,
-            "before_rise": none,
-            "quiet": none - 1,
+        count, number = np.zeros(runs, dtype=np.int64), np.zeros(runs)
+        return {
+            **super().start(system, runs),
+            **dict.fromkeys(NAMES, number),
+            "heard_until": count,
+            "alarms": count,
+            "last_alarm": count,
+            "before_rise": count,
+            "quiet": count - 1,
+            "on": count > 0,
+            "on_samples": number,
+            "on_losses": number,
         }
-        on = {"on": none > 0, "on_samples": nothing, "on_losses": nothing}
-        unheard = {**dict.fromkeys(NAMES, nothing), "heard_until": none}
-        return {**super().start(system, runs), **unheard, **counts, **on}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         quiet = np.where(view.admitted > memory["heard_until"], 0, memory["quiet"] + 1)
         memory, louder = self._listen(view, {**memory, "quiet": quiet})
         share, memory = super().wanted(view, memory)
-        renewed = (view.admitted - memory["before_rise"]) / self.places(
-            view.system
-        ).sum()
-        stale = np.where(
-            memory["last_alarm"] == view.t, np.clip(1.0 - renewed, 0.0, 1.0), 0.0
-        )
+
+        since = view.admitted - memory["before_rise"]
+        renewed = since / self.places(view.system).sum()
+        rings = memory["last_alarm"] == view.t
+        stale = np.where(rings, np.clip(1.0 - renewed, 0.0, 1.0), 0.0)
+        probe = np.where(quiet >= QUIET, self.probe, 0.0)
         closer = ~memory["on"] & (louder > RISE)
-        probe = np.where(
-            closer, CLOSER * self.probe, np.where(quiet >= QUIET, self.probe, 0.0)
-        )
+        probe = np.where(closer, CLOSER * self.probe, probe)
         least = np.minimum(np.maximum(stale, probe), 1.0) * self.turnover
-        return (
-            np.maximum(share, least if view.price.ndim == 1 else least[:, None]),
-            memory,
-        )
+        if view.price.ndim == 2:
+            least = least[:, None]
+        return np.maximum(share, least), memory
 
     def _listen(self, view: View, memory: Arrays) -> tuple[Arrays, Floats]:
-        """Return the memory after the last report (alarms, and how many samples had
-        been admitted before losses rose), and the ratio of the last loss to the usual
-        one, (R,)."""
+        """Return the memory after the last report, and its loss relative to the usual.
+
+        The memory holds the alarms and how many samples had been admitted before losses
+        rose. The ratio is that of the last loss to the usual one, (R,).
+        """
         calm, on = memory["evidence"] == 0, memory["on"]
         before = np.where(calm, memory["heard_until"], memory["before_rise"])
         memory, louder, samples = observe(view, {**memory, "before_rise": before}, ~on)
-        rings = memory["evidence"] > max(
-            np.log((view.system.horizon or OPEN) / self.false_alarms), 0.0
-        )
+        ratio = (view.system.horizon or OPEN) / self.false_alarms
+        rings = memory["evidence"] > max(np.log(ratio), 0.0)
         last = np.where(rings, view.t, memory["last_alarm"])
+
         # While an alarm is on, sum the losses of the new samples, `ENOUGH` of them at a
         # time.
         samples = np.where(on, memory["on_samples"] + samples, 0.0)
-        losses = np.where(
-            on, memory["on_losses"] + louder * (samples - memory["on_samples"]), 0.0
-        )
+        more = louder * (samples - memory["on_samples"])
+        losses = np.where(on, memory["on_losses"] + more, 0.0)
         full = samples >= ENOUGH
         learnt = on & full & (losses < RISE * samples)
         given_up = on & ~learnt & (view.t - last >= LONGEST)
+        kept = {name: np.where(given_up, 0.0, memory[name]) for name in NAMES}
         memory = {
             **memory,
-            **{name: np.where(given_up, 0.0, memory[name]) for name in NAMES},
-        }
-        memory = {
-            **memory,
-            "evidence": np.where(rings, 0.0, memory["evidence"]),
+            **kept,
+            "evidence": np.where(rings, 0.0, kept["evidence"]),
             "alarms": memory["alarms"] + rings,
             "last_alarm": last,
             "on": rings | (on & ~learnt & ~given_up),
@@ -146,56 +146,56 @@ class Alert(Headgate):
 
 
 def heard(view: View, memory: Arrays) -> tuple[Floats, Floats, Arrays]:
-    """Return the mean loss of the previous round's new samples and their number, (R,),
-    0 without a report, and the memory for the next round. Clients are weighted by their
-    buffers, as in the division of a purchase."""
+    """Return the mean loss of the previous round's new samples, their number, and
+    memory.
+
+    Loss and number are (R,), and 0 without a report. Clients are weighted by their
+    buffers, as in the division of a purchase.
+    """
     after = {**memory, "heard_until": view.admitted}
     if view.losses is None:
         return np.zeros(view.debt.shape), np.zeros(view.debt.shape), after
     new, places = view.losses.new, view.system.buffer
     reported = ~np.isnan(new)
     weight = (reported * places).sum(axis=-1)
-    loss = (np.where(reported, np.minimum(new, LOUDEST), 0.0) * places).sum(
-        axis=-1
-    ) / np.maximum(weight, 1)
-    return (
-        loss,
-        np.minimum(view.admitted - memory["heard_until"], weight).astype(np.float64),
-        after,
-    )
+    losses = np.where(reported, np.minimum(new, LOUDEST), 0.0)
+    loss = (losses * places).sum(axis=-1) / np.maximum(weight, 1)
+    count = np.minimum(view.admitted - memory["heard_until"], weight)
+    return loss, count.astype(np.float64), after
 
 
 def observe(
     view: View, memory: Arrays, settled: Bools
 ) -> tuple[Arrays, Floats, Floats]:
-    """Return the memory after the previous round's losses, their ratio to the usual
-    loss (1 if either is unknown), and the number of samples in it, both (R,). Runs that
-    are not `settled` learn nothing."""
+    """Return the memory after the previous round's losses, their ratio, and their
+    number.
+
+    The ratio is that to the usual loss, 1 if either is unknown; ratio and number of
+    samples are (R,). Runs that are not `settled` learn nothing.
+    """
     loss, count, memory = heard(view, memory)
     usual, samples = memory["usual"], memory["usual_samples"]
     known = (samples >= FIRST) & (usual > 0) & (count > 0)
     ratio = np.divide(loss, usual, out=np.ones_like(loss), where=known)
     heard_of = np.where(known, count, 0.0)
     count, known = np.where(settled, count, 0.0), known & settled
+
     counted = count * MANY / (count + MANY)
-    scatter = (LEARNT * SCATTER + memory["scatter"]) / (
-        LEARNT + memory["scatter_rounds"]
-    )
-    evidence = memory["evidence"] + np.where(
-        known, counted / scatter * (ratio * (1 - 1 / RISE) - np.log(RISE)), 0.0
-    )
+    scatter = LEARNT * SCATTER + memory["scatter"]
+    scatter = scatter / (LEARNT + memory["scatter_rounds"])
+    likelihood = ratio * (1 - 1 / RISE) - np.log(RISE)
+    evidence = np.where(known, counted / scatter * likelihood, 0.0)
     off = counted * (np.minimum(ratio, RISE) - 1) ** 2
+
     kept = samples * np.exp(-counted / LASTING)
+    weight = kept + counted
+    total = usual * kept + loss * counted
+    mean = np.divide(total, weight, out=np.zeros_like(usual), where=weight > 0)
     learnt = {
-        "evidence": np.maximum(evidence, 0.0),
+        "evidence": np.maximum(memory["evidence"] + evidence, 0.0),
         "scatter": memory["scatter"] + np.where(known, off, 0.0),
         "scatter_rounds": memory["scatter_rounds"] + known,
-        "usual": np.divide(
-            usual * kept + loss * counted,
-            kept + counted,
-            out=np.zeros_like(usual),
-            where=kept + counted > 0,
-        ),
-        "usual_samples": kept + counted,
+        "usual": mean,
+        "usual_samples": weight,
     }
     return {**memory, **learnt}, ratio, heard_of

@@ -1,5 +1,4 @@
-"""Headgate: fill the buffers, then buy whole buffers at the lowest prices that use up
-the money left.
+"""Headgate: fill the buffers, then buy at the lowest prices that use up the money left.
 
 A model's error falls like N^(−1/2) with the number N of distinct samples, so the same
 money helps more at low prices. The money is spent evenly, or with more in early rounds,
@@ -9,18 +8,18 @@ paces.
 
 from dataclasses import dataclass, replace
 from functools import cache
+from types import ModuleType
 from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.control.checks import a_share, zero_or_more
 from headgate.control.policies.budgeted import all_prices, latest_prices, wear
 from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.price_limit import spread
-from headgate.control.policies.budgeted.purse import pace, rounds_left
+from headgate.control.policies.budgeted.purse import money_left, pace, rounds_left
 from headgate.control.policy import PolicyContext
-from headgate.control.types import Arrays, Floats, System, View
+from headgate.control.types import Arrays, Bools, Floats, System, View
 from headgate.errors import require
 
 MOST_REMEMBERED = 100_000
@@ -38,18 +37,15 @@ FOR_NETS = 0.25, 5.0
 
 @cache
 def _early_path() -> tuple[Floats, Floats]:
-    """Return (time, money spent), both from 0 to 1, that minimise ∫N^(−1/2) if money m
-    per round buys √m samples.
+    """Return time and money spent, both from 0 to 1, of the pace for early rounds.
 
-    The Euler–Lagrange equation gives m ∝ N^(−1/2) − N(T)^(−1/2), which has a closed
-    integral with N = sin⁴φ.
+    They minimise ∫N^(−1/2) if money m per round buys √m samples. The Euler–Lagrange
+    equation gives m ∝ N^(−1/2) − N(T)^(−1/2), which has a closed integral with N =
+    sin⁴φ.
     """
     angle = np.linspace(0.0, np.pi / 2, 513)
-    time = (
-        16
-        / (3 * np.pi)
-        * (3 * angle / 8 - np.sin(2 * angle) / 4 + np.sin(4 * angle) / 32)
-    )
+    turns = 3 * angle / 8 - np.sin(2 * angle) / 4 + np.sin(4 * angle) / 32
+    time = 16 / (3 * np.pi) * turns
     money = 16 / np.pi * (angle / 8 - np.sin(4 * angle) / 32)
     return time, money
 
@@ -112,128 +108,150 @@ class Headgate(BudgetedPolicy):
         )
 
     def start(self, system: System, runs: int) -> Arrays:
+        memory = dict(super().start(system, runs))
         if self.remember == "all":
-            seen = all_prices.unseen(runs)
+            memory |= all_prices.unseen(runs)
         else:
-            seen = latest_prices.unseen(
-                runs,
-                self.remember * (wear.PARTS if self.smooth else 1),
-                costs=bool(self.smooth),
-            )
-        worn = wear.unused(runs, system.clients) if self.smooth else {}
-        first = {} if self.ahead is None else {"first": np.zeros(runs)}
-        return {
-            **super().start(system, runs),
-            **seen,
-            **worn,
-            **first,
-            "even": np.zeros(runs),
-        }
+            window = self.remember * (wear.PARTS if self.smooth else 1)
+            memory |= latest_prices.unseen(runs, window, costs=bool(self.smooth))
+        if self.smooth:
+            memory |= wear.unused(runs, system.clients)
+        if self.ahead is not None:
+            memory["first"] = np.zeros(runs)
+        memory["even"] = np.zeros(runs)
+        return memory
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        """Return the share to renew: all that may be renewed below the price limit, and
-        no less than an even spend buys.
+        """Return the share to renew.
+
+        This is all that may be renewed below the price limit, and no less than an even
+        spend buys.
         """
         if self.ahead is not None and view.t == 2:
             memory = {**memory, "first": view.spent}
-        prices = all_prices if self.remember == "all" else latest_prices
-        places = self.places(view.system)
         renewed = self.turnover * self.all_places(view.system)
-        if self.smooth:
-            memory = wear.observe(memory, view, places)
-            felt = wear.felt(memory, view.price, view.t, self.smooth)
-            memory = prices.remember(memory, *spread(view.price, felt))
-            spend = self.allowed(view, memory) / renewed
-            if view.price.ndim == 2:
-                share = prices.deserved(memory, felt, spend)
-            else:
-                share = np.mean(
-                    [prices.deserved(memory, part, spend) for part in felt.T], axis=0
-                )
-        else:
-            before, memory = memory, prices.remember(memory, spread(view.price)[0])
-            share = prices.deserved(
-                memory, view.price, self.allowed(view, memory) / renewed
-            )
-        bundle = (
-            view.price
-            if view.price.ndim == 1
-            else (view.price * places).sum(axis=-1) / self.all_places(view.system)
-        )
-        buys = np.divide(
-            view.system.budget,
-            bundle,
-            out=np.full_like(bundle, np.inf),
-            where=bundle > 0,
-        )
-        even = memory["even"] + np.minimum(buys, renewed)
+        even = memory["even"] + self._evenly(view, renewed)
         lead = (view.admitted - even) / renewed
-        if not self.smooth and (view.system.horizon or view.t) > SHORT:
-            again = prices.holds(before, _price_at_limit(view.price, share))
-            share = _all_or_nothing(share, again, lead, min(view.t, rounds_left(view)))
-            if (
-                rounds_left(view) == 1
-            ):  # money that remains after the last round is lost
-                share = np.ones_like(share)
+
+        if self.smooth:
+            share, after = self._smooth_share(view, memory, renewed)
+        else:
+            share, after = self._share(view, memory, renewed, lead)
         floor = np.clip(-lead, 0.0, 1.0)
-        return self.turnover * np.maximum(
-            share, floor if view.price.ndim == 1 else floor[:, None]
-        ), {**memory, "even": even}
+        if view.price.ndim == 2:
+            floor = floor[:, None]
+        return self.turnover * np.maximum(share, floor), {**after, "even": even}
+
+    @property
+    def _prices(self) -> ModuleType:
+        """The memory of prices, `all_prices` or `latest_prices`."""
+        return all_prices if self.remember == "all" else latest_prices
+
+    def _smooth_share(
+        self, view: View, memory: Arrays, renewed: float
+    ) -> tuple[Floats, Arrays]:
+        """Return the share of the places to renew by felt prices, and the memory."""
+        assert self.smooth is not None
+        memory = wear.observe(memory, view, self.places(view.system))
+        felt = wear.felt(memory, view.price, view.t, self.smooth)
+        memory = self._prices.remember(memory, *spread(view.price, felt))
+        spend = self.allowed(view, memory) / renewed
+        if view.price.ndim == 2:
+            return self._prices.deserved(memory, felt, spend), memory
+        of_parts = [self._prices.deserved(memory, part, spend) for part in felt.T]
+        return np.mean(of_parts, axis=0), memory
+
+    def _share(
+        self, view: View, memory: Arrays, renewed: float, lead: Floats
+    ) -> tuple[Floats, Arrays]:
+        """Return the share of the places to renew by real prices, and the memory."""
+        after = self._prices.remember(memory, spread(view.price)[0])
+        spend = self.allowed(view, after) / renewed
+        share = self._prices.deserved(after, view.price, spend)
+        if (view.system.horizon or view.t) <= SHORT:
+            return share, after
+        # Money that remains after the last round is lost.
+        if rounds_left(view) == 1:
+            return np.ones_like(share), after
+        again = self._prices.holds(memory, _price_at_limit(view.price, share))
+        rounds = min(view.t, rounds_left(view))
+        return _all_or_nothing(share, again, lead, rounds), after
+
+    def _evenly(self, view: View, renewed: float) -> Floats:
+        """Return the samples that a round's budget buys, at most `renewed`, (R,)."""
+        price = view.price
+        if price.ndim == 2:
+            places = self.places(view.system)
+            price = (price * places).sum(axis=-1) / self.all_places(view.system)
+        endless = np.full_like(price, np.inf)
+        buys = np.divide(view.system.budget, price, out=endless, where=price > 0)
+        return np.minimum(buys, renewed)
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
-        """Return the most money that may be spent so far, limited by `ahead` after
-        round 1, which may fill the buffers.
+        """Return the most money that may be spent so far, limited by `ahead`.
+
+        Round 1, which may fill the buffers, is not limited by it.
         """
         most, horizon = super().spending_limit(view, memory), view.system.horizon
         if self.ahead is None or horizon is None or view.t == 1:
             return most
         first, begun = memory["first"], self._spent_by(1 / horizon)
-        share = (
-            (self._spent_by(view.t / horizon) - begun) / (1.0 - begun)
-            if begun < 1
-            else 1.0
-        )
-        return np.minimum(
-            most, first + share * (most - first) + self.ahead * view.system.budget
-        )
+        share = _part_of_rest(begun, self._spent_by(view.t / horizon))
+        ahead = self.ahead * view.system.budget
+        return np.minimum(most, first + share * (most - first) + ahead)
 
     def money_to_fill(self, system: System, default: float = 8.0) -> float:
-        long = not self.smooth and (system.horizon or 1) > SHORT
-        return super().money_to_fill(system, LONG_FILL if long else default)
+        if not self.smooth and (system.horizon or 1) > SHORT:
+            default = LONG_FILL
+        return super().money_to_fill(system, default)
 
     def allowed(self, view: View, memory: Arrays) -> Floats:
-        """Return the money for this round, (R,): the money left times the round's
-        weight. Subclasses may use `memory`.
+        """Return the money for this round: the money left times the round's weight.
+
+        Parameters
+        ----------
+        view : View
+            The information that the server may use.
+        memory : dict of str to array
+            The memory, which subclasses may use.
+
+        Returns
+        -------
+        array
+            The money, (R,).
         """
         horizon = view.system.horizon
         if horizon is None:
             return pace(view, self.overdraft)
-        before, after = (self._spent_by(t / horizon) for t in (view.t - 1, view.t))
-        weight = (after - before) / (1.0 - before) if before < 1 else 1.0
-        return np.asarray(
-            weight
-            * np.maximum(view.system.money(view.t, self.overdraft) - view.spent, 0.0)
-        )
+        before = self._spent_by((view.t - 1) / horizon)
+        weight = _part_of_rest(before, self._spent_by(view.t / horizon))
+        return np.asarray(weight * money_left(view, self.overdraft))
 
     def _spent_by(self, time: float) -> float:
-        early = float(np.interp(time, *_early_path())) if self.early else 0.0
+        """Return the share of the money that is spent by a share of the rounds."""
+        if not self.early:
+            return time
+        early = float(np.interp(time, *_early_path()))
         return (1 - self.early) * time + self.early * early
 
 
+def _part_of_rest(before: float, after: float) -> float:
+    """Return which part of what is left at `before` is gone at `after`."""
+    return (after - before) / (1.0 - before) if before < 1 else 1.0
+
+
 def _price_at_limit(price: Floats, share: Floats) -> Floats:
-    """Return the price at which a part of the places is bought, (R,), or another price
-    if there is none.
+    """Return the price at which a part of the places is bought, (R,).
+
+    If there is none, it is another price.
     """
     if price.ndim == 1:
         return price
-    return np.take_along_axis(
-        price, ((share > 0) & (share < 1)).argmax(axis=-1)[:, None], axis=-1
-    )[:, 0]
+    first = ((share > 0) & (share < 1)).argmax(axis=-1)
+    return np.take_along_axis(price, first[:, None], axis=-1)[:, 0]
 
 
-def _all_or_nothing(
-    share: Floats, again: NDArray[np.bool_], lead: Floats, rounds: float
-) -> Floats:
+def _all_or_nothing(share: Floats, again: Bools, lead: Floats, rounds: float) -> Floats:
     """Return the shares, (R,) or (R, M), with those near 0 and 1 rounded to these.
 
     If prices take few values and the budget just pays for all places at some of them, a
@@ -242,9 +260,9 @@ def _all_or_nothing(
     becomes 0 only if the admissions are at least one purchase of all places ahead of
     the even spend.
     """
-    near, ahead = np.where(again, min(0.5, 2 * rounds**-0.25), 0.5), lead >= 1
+    near = np.where(again, min(0.5, 2 * rounds**-0.25), 0.5)
+    ahead = lead >= 1
     if share.ndim == 2:
         near, ahead = near[:, None], ahead[:, None]
-    return np.where(
-        share >= 1 - near, 1.0, np.where(ahead & (share < near), 0.0, share)
-    )
+    rounded = np.where(ahead & (share < near), 0.0, share)
+    return np.where(share >= 1 - near, 1.0, rounded)

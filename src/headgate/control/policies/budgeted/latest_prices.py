@@ -1,37 +1,38 @@
-"""A memory of the latest prices only, for prices that drift, because older ones predict
-little about the current price.
+"""A memory of the latest prices only.
+
+It is for prices that drift, because older ones predict little about the current price.
 """
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edge
-from headgate.control.types import Arrays, Floats, Ints
+from headgate.control.types import Arrays, Bools, Floats, Ints
 
 
 def unseen(runs: int, window: int = 256, costs: bool = False) -> Arrays:
-    """Return the memory before the first price; `costs` adds the real prices if the
-    felt prices are remembered.
+    """Return the memory before the first price.
+
+    `costs` adds the real prices if the felt prices are remembered.
     """
-    own = {"price_costs": np.zeros((runs, window))} if costs else {}
-    return {
+    memory = {
         "prices": np.zeros((runs, window)),
         "prices_seen": np.zeros(runs, dtype=np.int64),
-        **own,
     }
+    if costs:
+        memory["price_costs"] = np.zeros((runs, window))
+    return memory
 
 
 def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
-    """Return the memory with `prices`, (R, any number), in place of the oldest; `costs`
-    are the real prices of felt ones.
+    """Return the memory with `prices`, (R, any number), in place of the oldest.
+
+    If these are felt prices, `costs` are the real prices.
     """
     seen, window = memory["prices_seen"], memory["prices"].shape[-1]
     places = (seen[:, None] + np.arange(prices.shape[-1])) % window
-    new = (
-        {"prices": prices}
-        if costs is None
-        else {"prices": prices, "price_costs": costs}
-    )
+    new = {"prices": prices}
+    if costs is not None:
+        new["price_costs"] = costs
     kept = {name: memory[name].copy() for name in new}
     for name, values in new.items():
         np.put_along_axis(kept[name], places, values, axis=-1)
@@ -46,41 +47,38 @@ def remembered(memory: Arrays) -> Ints:
 def seen_prices(memory: Arrays) -> Floats:
     """Return the remembered prices, (R, window), and infinity for each empty place."""
     prices = memory["prices"]
-    return np.where(
-        np.arange(prices.shape[-1]) < remembered(memory)[:, None], prices, np.inf
-    )
+    known = np.arange(prices.shape[-1]) < remembered(memory)[:, None]
+    return np.where(known, prices, np.inf)
 
 
-def holds(memory: Arrays, price: Floats) -> NDArray[np.bool_]:
+def holds(memory: Arrays, price: Floats) -> Bools:
     """Return whether `price`, (R,), is among the remembered prices."""
     return np.asarray((seen_prices(memory) == price[:, None]).any(axis=-1))
 
 
 def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
-    """Return the share of the places to renew at the current `price`, (R,) or (R, M),
-    if a place may cost `spend` per round.
+    """Return the share of the places to renew at the current `price`, (R,) or (R, M).
 
-    The current prices must be among the remembered ones. A single price needs only
-    comparisons, no sorting.
+    A place may cost `spend` per round. The current prices must be among the remembered
+    ones. A single price needs only comparisons, no sorting.
     """
     count, prices = remembered(memory), seen_prices(memory)
-    costs = memory.get("price_costs", prices)
+    costs = memory.get("price_costs")
     if price.ndim > 1:
         order = np.argsort(prices, axis=-1)
-        ordered, sums = (
-            np.take_along_axis(each, order, axis=-1) for each in (prices, costs)
-        )
-        return edge_of(
-            ordered, count, spend, np.where(np.isfinite(ordered), sums, 0.0)
-        ).wanted(price)
+        ordered = np.take_along_axis(prices, order, axis=-1)
+        sums = None
+        if costs is not None:
+            known = np.take_along_axis(costs, order, axis=-1)
+            sums = np.where(np.isfinite(ordered), known, 0.0)
+        return edge_of(ordered, count, spend, sums).wanted(price)
+
     today = price[:, None]
-    left = spend * count - np.where(prices < today, costs, 0.0).sum(axis=-1)
     tied = prices == today
-    return share_at_edge(
-        left,
-        (
-            price * tied.sum(axis=-1)
-            if costs is prices
-            else np.where(tied, costs, 0.0).sum(axis=-1)
-        ),
-    )
+    if costs is None:
+        at_today = price * tied.sum(axis=-1)
+        below = np.where(prices < today, prices, 0.0)
+    else:
+        at_today = np.where(tied, costs, 0.0).sum(axis=-1)
+        below = np.where(prices < today, costs, 0.0)
+    return share_at_edge(spend * count - below.sum(axis=-1), at_today)

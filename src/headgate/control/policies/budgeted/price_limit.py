@@ -20,8 +20,7 @@ lowest to the highest
 
 
 class Edge(NamedTuple):
-    """A limit: buy all places below `price`, none above it, and `share` of them at
-    exactly this price.
+    """A limit: buy all places below a price, none above it, and a share at it.
 
     Parameters
     ----------
@@ -35,61 +34,59 @@ class Edge(NamedTuple):
     share: Floats
 
     def wanted(self, today: Floats) -> Floats:
-        """Return the share of the places to buy at the prices `today`, (R,) or (R,
-        M).
-        """
-        price, share = (x if today.ndim == 1 else x[:, None] for x in self)
-        return np.where(today < price, 1.0, np.where(today == price, share, 0.0))
+        """Return the share of the places to buy at today's prices, (R,) or (R, M)."""
+        price, share = self.price, self.share
+        if today.ndim == 2:
+            price, share = price[:, None], share[:, None]
+        at_limit = np.where(today == price, share, 0.0)
+        return np.where(today < price, 1.0, at_limit)
 
 
 def spread(price: Floats, felt: Floats | None = None) -> tuple[Floats, Floats]:
-    """Return the felt prices to remember, (R, any number), and their real prices; with
-    a price per client at most `SPREAD`.
+    """Return the felt prices to remember, (R, any number), and their real prices.
 
-    Without `felt` both are the real prices.
+    With a price per client at most `SPREAD` are remembered. Without `felt` the felt
+    prices are the real ones.
     """
-    felt = price.reshape(len(price), -1) if felt is None else felt
+    if felt is None:
+        felt = price.reshape(len(price), -1)
     if price.ndim == 1:
         return felt, np.broadcast_to(price[:, None], felt.shape)
     clients = price.shape[-1]
-    places = np.round(np.linspace(0, clients - 1, min(clients, SPREAD))).astype(
-        np.int64
-    )
+    evenly = np.linspace(0, clients - 1, min(clients, SPREAD))
+    places = np.round(evenly).astype(np.int64)
     chosen = np.argsort(felt, axis=-1, kind="stable")[:, places]
-    return np.take_along_axis(felt, chosen, axis=-1), np.take_along_axis(
-        price, chosen, axis=-1
-    )
+    felt = np.take_along_axis(felt, chosen, axis=-1)
+    return felt, np.take_along_axis(price, chosen, axis=-1)
 
 
-@np.errstate(
-    over="ignore"
-)  # at a price near zero the money buys infinitely many, which is right
+# At a price near zero the money buys infinitely many, which is right.
+@np.errstate(over="ignore")
 def share_at_edge(left: Floats, tied: Floats) -> Floats:
-    """Return the share that the money `left` buys of places that cost `tied` together;
-    1 if they cost nothing.
+    """Return the share that the money `left` buys of places that cost `tied` together.
+
+    The share is 1 if they cost nothing.
     """
-    return np.asarray(
-        np.clip(np.divide(left, tied, out=np.ones_like(left), where=tied > 0), 0.0, 1.0)
-    )
+    share = np.divide(left, tied, out=np.ones_like(left), where=tied > 0)
+    return np.asarray(np.clip(share, 0.0, 1.0))
 
 
 def edge_of(
     ordered: Floats, count: Ints, spend: Floats, sums: Floats | None = None
 ) -> Edge:
-    """Return the limit at which a place costs `spend` per round on average under these
-    prices.
+    """Return the limit at which a place costs `spend` per round on average.
 
     `ordered` holds the prices, sorted in each row and padded with infinity; `count` is
     their number, (R,). If an entry stands for several prices, `sums` is their sum.
     """
-    cost = np.where(np.isfinite(ordered), ordered, 0.0) if sums is None else sums
+    known = np.isfinite(ordered)
+    cost = np.where(known, ordered, 0.0) if sums is None else sums
     money = spend * count
-    within = ((np.cumsum(cost, axis=-1) <= money[:, None]) & np.isfinite(ordered)).sum(
-        axis=-1
-    )
-    padded = np.concatenate([ordered, np.full((len(ordered), 1), np.inf)], axis=-1)
-    price = np.take_along_axis(padded, within[:, None], axis=-1)
+    below = np.cumsum(cost, axis=-1) <= money[:, None]
+    number = (below & known).sum(axis=-1)
+    end = np.full((len(ordered), 1), np.inf)
+    padded = np.concatenate([ordered, end], axis=-1)
+    price = np.take_along_axis(padded, number[:, None], axis=-1)
     left = money - (cost * (ordered < price)).sum(axis=-1)
-    return Edge(
-        price[:, 0], share_at_edge(left, (cost * (ordered == price)).sum(axis=-1))
-    )
+    tied = (cost * (ordered == price)).sum(axis=-1)
+    return Edge(price[:, 0], share_at_edge(left, tied))

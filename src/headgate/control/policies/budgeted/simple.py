@@ -1,5 +1,6 @@
-"""Budgeted policies with one simple rule each, for example a fixed price limit, an even
-pace or a random choice.
+"""Budgeted policies with one simple rule each.
+
+The rules are a fixed price limit, an even pace, a quantile of the prices and chance.
 """
 
 from dataclasses import dataclass, field, replace
@@ -58,46 +59,42 @@ class Threshold(BudgetedPolicy):
     def resolved(self, given: PolicyContext) -> Self:
         if self.limit is not None:
             return self
-        limit, share = known_edge(
-            given.prices, given.system, given.rounds, self.money_to_fill(given.system)
-        )
+        fill = self.money_to_fill(given.system)
+        limit, share = known_edge(given.prices, given.system, given.rounds, fill)
         return replace(self, limit=limit, share=share)
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         runs = view.debt.shape
-        return (
-            Edge(
-                np.full(runs, self.required("limit")), np.full(runs, self.share)
-            ).wanted(view.price),
-            memory,
-        )
+        limit = np.full(runs, self.required("limit"))
+        edge = Edge(limit, np.full(runs, self.share))
+        return edge.wanted(view.price), memory
 
 
 def known_edge(
     prices: PriceProcess, system: System, rounds: int, fill: float = 0.0
 ) -> tuple[float, float]:
-    """Return (limit, share) at which the expected spend of all rounds is C·T, with at
-    most `fill` money spent in round 1.
+    """Return the limit and the share at which the expected spend of all rounds is C·T.
+
+    At most `fill` money is spent in round 1.
     """
     seeds = OTHERS + np.arange(max(1, DRAWS // rounds), dtype=np.int64)
     seen = np.sort(prices.path(seeds, 1, rounds + 1).ravel())[None]
-    money, memory = system.budget * rounds, float(system.all_places)
+    places = float(system.all_places)
+    spend = system.budget / places
     if fill and rounds > 1:
-        filling = min(memory * prices.mean(rounds), fill)
-        spend = (money - filling) / (rounds - 1) / memory
-    else:
-        spend = system.budget / memory
+        filling = min(places * prices.mean(rounds), fill)
+        spend = (system.budget * rounds - filling) / (rounds - 1) / places
     limit, share = edge_of(seen, np.array([seen.size]), np.array([spend]))
     return float(limit[0]), float(share[0])
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Resolving(BudgetedPolicy):
-    """In every round, set the price limit at which the money left would be spent in the
-    rounds left.
+    """Set the limit at which the money left would be spent in the rounds left.
 
     This is certainty equivalence with the prices seen so far (Jasin and Kumar 2012;
-    Balseiro, Besbes and Pizarro 2024)."""
+    Balseiro, Besbes and Pizarro 2024).
+    """
 
     def start(self, system: System, runs: int) -> Arrays:
         return {**super().start(system, runs), **all_prices.unseen(runs)}
@@ -110,13 +107,13 @@ class Resolving(BudgetedPolicy):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Pacing(BudgetedPolicy):
-    """Dual mirror descent (Balseiro, Lu and Mirrokni 2020): μ, the price of money,
-    rises with spending and falls without it.
+    """Dual mirror descent (Balseiro, Lu and Mirrokni 2020).
 
-    A sample is worth 1, so the whole buffer is bought while μ·c(t) ≤ 1. With μ(1) = 0
-    and step 1/V the recursion is the paper's debt, μ(t) = Z(t)/V; drift-plus-penalty is
-    this rule with the penalty as the worth. Values that are left out use the mean price
-    c̄ so far: μ(1) = 1/c̄ and steps of 1/(c̄·C·√T).
+    μ, the price of money, rises with spending and falls without it. A sample is worth
+    1, so the whole buffer is bought while μ·c(t) ≤ 1. With μ(1) = 0 and step 1/V the
+    recursion is the paper's debt, μ(t) = Z(t)/V; drift-plus-penalty is this rule with
+    the penalty as the worth. Values that are left out use the mean price c̄ so far:
+    μ(1) = 1/c̄ and steps of 1/(c̄·C·√T).
 
     Parameters
     ----------
@@ -140,28 +137,35 @@ class Pacing(BudgetedPolicy):
         return {**super().start(system, runs), **own}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        price, budget = view.one_price(), view.system.budget
+        price = view.one_price()
         total = memory["sum_of_prices"] + price
         mean = np.maximum(total / view.t, np.finfo(np.float64).tiny)
-        if view.t == 1:
-            mu = 1 / mean if self.initial is None else np.full_like(price, self.initial)
+        if view.t > 1:
+            mu = self._price_of_money(view, memory, mean)
+        elif self.initial is None:
+            mu = 1 / mean
         else:
-            step = (
-                1 / (mean * budget * np.sqrt(horizon_at(view)))
-                if self.step is None
-                else self.step
-            )
-            mu = np.maximum(
-                memory["mu"] - step * (budget - (view.spent - memory["spent"])), 0.0
-            )
+            mu = np.full_like(price, self.initial)
         share = (mu * price <= 1).astype(np.float64)
         return share, {**memory, "mu": mu, "spent": view.spent, "sum_of_prices": total}
+
+    def _price_of_money(self, view: View, memory: Arrays, mean: Floats) -> Floats:
+        """Return μ after the purchases of the previous round, (R,)."""
+        budget, step = view.system.budget, self.step
+        steps: Floats | float
+        if step is None:
+            steps = 1 / (mean * budget * np.sqrt(horizon_at(view)))
+        else:
+            steps = step
+        unspent = budget - (view.spent - memory["spent"])
+        return np.asarray(np.maximum(memory["mu"] - steps * unspent, 0.0))
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Below(BudgetedPolicy):
-    """Buy if the price is at most a quantile of the last 256 prices, and spend the
-    money left evenly over such rounds.
+    """Buy if the price is at most a quantile of the last 256 prices.
+
+    The money left is spent evenly over such rounds.
 
     With `quantile` = 0.5 a round at or below the running median spends twice the money
     left, divided by the rounds left. With 1 every round spends the same money at any
@@ -185,35 +189,29 @@ class Below(BudgetedPolicy):
         return {**super().start(system, runs), **latest_prices.unseen(runs)}
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
-        price = view.price if view.price.ndim == 1 else view.price.mean(axis=-1)
+        by_client = view.price.ndim == 2
+        price = view.price.mean(axis=-1) if by_client else view.price
         memory = latest_prices.remember(memory, price[:, None])
-        place = (
-            np.ceil(self.quantile * latest_prices.remembered(memory)).astype(np.int64)
-            - 1
-        )
-        limit = np.take_along_axis(
-            np.sort(latest_prices.seen_prices(memory), axis=-1), place[:, None], axis=-1
-        )[:, 0]
-        cost = (view.price if view.price.ndim > 1 else price[:, None]) * self.places(
-            view.system
-        )
+        number = np.ceil(self.quantile * latest_prices.remembered(memory))
+        place = number.astype(np.int64)[:, None] - 1
+        ordered = np.sort(latest_prices.seen_prices(memory), axis=-1)
+        limit = np.take_along_axis(ordered, place, axis=-1)[:, 0]
+
+        each = view.price if by_client else price[:, None]
+        cost = (each * self.places(view.system)).sum(axis=-1)
         money = pace(view, self.overdraft) / self.quantile
-        all_places = cost.sum(axis=-1)
-        share = np.divide(
-            money, all_places, out=np.ones_like(money), where=all_places > money
-        )
+        share = np.divide(money, cost, out=np.ones_like(money), where=cost > money)
         share = np.where(price <= limit, share, 0.0)
-        return (
-            share
-            if view.price.ndim == 1
-            else np.broadcast_to(share[:, None], view.price.shape)
-        ), memory
+        if by_client:
+            share = np.broadcast_to(share[:, None], view.price.shape)
+        return share, memory
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Random(BudgetedPolicy):
-    """Buy whole buffers in random rounds, at any price. This is the baseline that every
-    other policy should beat.
+    """Buy whole buffers in random rounds, at any price.
+
+    This is the baseline that every other policy should beat.
 
     In each round all places are bought with probability `chance`. C/(c̄·B̄) spends the
     budget on average.
@@ -238,10 +236,10 @@ class Random(BudgetedPolicy):
         a_share("chance", self.chance, optional=True)
 
     def resolved(self, given: PolicyContext) -> Self:
-        spends_all = min(
-            1.0, given.system.budget / (given.mean_price * given.system.all_places)
-        )
-        return replace(self, chance=spends_all if self.chance is None else self.chance)
+        if self.chance is not None:
+            return self
+        buffers = given.mean_price * given.system.all_places
+        return replace(self, chance=min(1.0, given.system.budget / buffers))
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         bits = view.one_price().view(np.uint64)

@@ -1,6 +1,6 @@
-"""The worth of renewing a place: it rises with the use of its sample and falls with the
-number of places a round renews.
+"""The worth of renewing a place.
 
+It rises with the use of its sample and falls with the number of places a round renews.
 The felt price is the price divided by this worth; places with a low felt price are
 renewed (docs/understand/headgate.md, smooth renewal). With a price per client, clients
 are renewed at different times, so only a client's mean age counts.
@@ -21,55 +21,50 @@ one round more
 
 
 def unused(runs: int, clients: int) -> Arrays:
-    """Return the memory before round 1. With a price per client only `used` and
-    `bought_before` are needed, else the others.
+    """Return the memory before round 1.
+
+    With a price per client only `used` and `bought_before` are needed, else the others.
     """
-    renewed = {
+    return {
         "renewed": np.zeros((runs, LONGEST)),
         "admitted_before": np.zeros(runs, dtype=np.int64),
-    }
-    return {
-        **renewed,
         "used": np.ones((runs, clients)),
         "bought_before": np.zeros((runs, clients), dtype=np.int64),
     }
 
 
 def observe(memory: Arrays, view: View, places: Ints) -> Arrays:
-    """Return the memory after the last purchases, which replace the oldest samples;
-    with a price per client, the mean ages.
+    """Return the memory after the last purchases, which replace the oldest samples.
+
+    With a price per client it holds their mean ages.
     """
     if view.price.ndim == 1:
         share = (view.admitted - memory["admitted_before"]) / places.sum()
-        renewed = np.concatenate([share[:, None], memory["renewed"][:, :-1]], axis=-1)
+        earlier = memory["renewed"][:, :-1]
+        renewed = np.concatenate([share[:, None], earlier], axis=-1)
         return {**memory, "renewed": renewed, "admitted_before": view.admitted}
-    share = np.minimum(
-        (memory["bought"] - memory["bought_before"]) / np.maximum(places, 1), 1.0
-    )
-    return {
-        **memory,
-        "used": (1.0 - share) ** 2 * memory["used"] + 1.0,
-        "bought_before": memory["bought"],
-    }
+    bought = memory["bought"] - memory["bought_before"]
+    share = np.minimum(bought / np.maximum(places, 1), 1.0)
+    used = (1.0 - share) ** 2 * memory["used"] + 1.0
+    return {**memory, "used": used, "bought_before": memory["bought"]}
 
 
 def ages(renewed: Floats, t: int) -> Ints:
-    """Return the rounds of use of each part of the places, oldest first, (R, PARTS),
-    from the shares renewed per round.
+    """Return the rounds of use of each part of the places, oldest first, (R, PARTS).
 
-    In round t no place counts as used for longer than t rounds, not even an empty one.
+    They follow from the shares renewed per round. In round t no place counts as used
+    for longer than t rounds, not even an empty one.
     """
-    return np.asarray(
-        np.minimum(
-            1 + (renewed.cumsum(axis=-1)[:, None] < NEWER[:, None]).sum(axis=-1), t
-        )
-    )
+    newer = renewed.cumsum(axis=-1)[:, None] < NEWER[:, None]
+    return np.asarray(np.minimum(1 + newer.sum(axis=-1), t))
 
 
 def felt(memory: Arrays, price: Floats, t: int, smooth: float) -> Floats:
-    """Return the felt price for each part of the places, (R, PARTS), or for each
-    client, (R, M).
+    """Return the felt price of each part of the places, (R, PARTS).
+
+    With a price per client it is that of each client, (R, M).
     """
     if price.ndim == 2:
         return np.asarray(price / memory["used"] ** smooth)
-    return np.asarray(price[:, None] / (ages(memory["renewed"], t) * NEWER) ** smooth)
+    worth = (ages(memory["renewed"], t) * NEWER) ** smooth
+    return np.asarray(price[:, None] / worth)

@@ -1,10 +1,9 @@
 // What the server says; what it refuses comes as one line to show.
 
 export class Refused extends Error {
-  constructor(message, status, field) {
+  constructor(message, status) {
     super(message);
     this.status = status;
-    this.field = field || null;
   }
 }
 
@@ -21,7 +20,7 @@ async function answer(request) {
   try {
     body = JSON.parse(text);
   } catch { /* not JSON, so not from the API */ }
-  if (!response.ok) throw new Refused(body?.error || `The server answered ${response.status}.`, response.status, body?.field);
+  if (!response.ok) throw new Refused(body?.error || `The server answered ${response.status}.`, response.status);
   if (body === null) throw new Refused("The server answered something that is not JSON.", response.status);
   return body;
 }

@@ -2,9 +2,7 @@
 
 import { h } from "../drawing/dom.js";
 import { selectField, Slider, textField } from "./fields.js";
-import { CAN_KEEP, POLICIES, priceDefaults, PRICES, wholes } from "./planning.js";
-
-const KNOWS_K = new Set(["acdpp", "dpp", "constant", "hybrid", "released"]);
+import { canKeep, POLICIES, priceDefaults, PRICES, wholes } from "./planning.js";
 
 export function planForm({ plan, offered, change, recipe }) {
   const group = (title, ...fields) => h("fieldset", { class: "group" }, h("legend", null, title), fields);
@@ -73,10 +71,13 @@ function numbers(text) {
 }
 
 function policyFields(plan, offered, change) {
-  const names = Object.keys(POLICIES).filter((name) => offered.policies.includes(name));
-  const fields = [selectField({ label: "Policy", value: plan.policy, about: POLICIES[plan.policy], setting: "policy", options: (names.length ? names : [plan.policy]).map((name) => [name, name]), changed: (policy) => change(KNOWS_K.has(policy) ? { policy } : { policy, K: null }, true) })];
-  if (KNOWS_K.has(plan.policy)) {
-    const slider = new Slider({ label: "K", unit: "rounds a sample is kept", least: 1, most: 60, step: 1, scale: "log", value: plan.K ?? 10, setting: "K", changed: (K) => change({ K }) });
+  const settingsOf = (policy) => offered.policies[policy] || [];
+  const settings = settingsOf(plan.policy);
+  const setting = (name) => `policies.${plan.policy}.${name}`;
+  const names = Object.keys(POLICIES).filter((name) => name in offered.policies);
+  const fields = [selectField({ label: "Policy", value: plan.policy, about: POLICIES[plan.policy], setting: "policy", options: (names.length ? names : [plan.policy]).map((name) => [name, name]), changed: (policy) => change(settingsOf(policy).includes("K") ? { policy } : { policy, K: null }, true) })];
+  if (settings.includes("K")) {
+    const slider = new Slider({ label: "K", unit: "rounds a sample is kept", least: 1, most: 60, step: 1, scale: "log", value: plan.K ?? 10, setting: setting("K"), changed: (K) => change({ K }) });
     slider.node.hidden = plan.K === null;
     const choose = h("input", { type: "checkbox", checked: plan.K === null, id: "choose-K" });
     choose.addEventListener("change", () => {
@@ -86,11 +87,12 @@ function policyFields(plan, offered, change) {
     fields.push(h("label", { class: "check" }, choose, "Choose K for me"), slider.node);
   }
   const check = (key, label, about) => h("div", { class: "field text" }, h("label", { class: "check" }, h("input", { type: "checkbox", checked: plan[key], onchange: (event) => change({ [key]: event.target.checked }) }), label), h("p", { class: "field-about" }, about));
-  if (CAN_KEEP.has(plan.policy)) fields.push(check("kept", "Keep both limits", "capacity = \"buffer\", purse = true: full buffers drop their oldest sample, and no run spends more than its budget"));
-  if (plan.policy === "acdpp") fields.push(check("burst", "Never ask beyond the free places", "the paper’s own rule asks for as much as it likes in round 1"));
+  if (canKeep(settings)) fields.push(check("kept", "Keep both limits", "capacity = \"buffer\", purse = true: full buffers drop their oldest sample, and no run spends more than its budget"));
+  if (settings.includes("burst")) fields.push(check("burst", "Never ask beyond the free places", "the paper’s own rule asks for as much as it likes in round 1"));
+  const exponent = (name, label, about) => settings.includes(name) && new Slider({ label, about, least: 0.05, most: 0.95, step: 0.01, value: plan[name], setting: setting(name), changed: (value) => change({ [name]: value }) }).node;
   const fine = h("details", { class: "fine" }, h("summary", null, "Fine tuning"),
-    new Slider({ label: "Seeds", about: "rehearsals, each with its own luck of prices", least: 1, most: 20, step: 1, value: plan.seeds, setting: "seeds", changed: (seeds) => change({ seeds }) }).node,
-    new Slider({ label: "γ", about: "V = T^γ: how much learning counts beside debt", least: 0.05, most: 0.95, step: 0.01, value: plan.gamma, setting: "gamma", changed: (gamma) => change({ gamma }) }).node,
-    new Slider({ label: "φ", about: "ρ = 1 − T^−φ: how far a round may leave the rate", least: 0.05, most: 0.95, step: 0.01, value: plan.phi, setting: "phi", changed: (phi) => change({ phi }) }).node);
+    new Slider({ label: "Seeds", about: "rehearsals, each with its own luck of prices", least: 1, most: 20, step: 1, value: plan.seeds, setting: "run.seeds", changed: (seeds) => change({ seeds }) }).node,
+    exponent("gamma", "γ", "V = T^γ: how much learning counts beside debt"),
+    exponent("phi", "φ", "ρ = 1 − T^−φ: how far a round may leave the rate"));
   return [...fields, fine];
 }

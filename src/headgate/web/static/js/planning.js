@@ -57,19 +57,23 @@ export function toQuery(plan) {
   return query.toString().replaceAll("%2C", ",");
 }
 
-export function toRequest(plan, bound, more = {}) {
+// The recipe of a plan. `settings` are the names of those that its policy has.
+export function toRequest(plan, settings, bound) {
+  const given = { K: plan.K, gamma: plan.gamma, phi: plan.phi, burst: plan.burst ? "buffer" : null };
+  if (plan.kept && canKeep(settings)) Object.assign(given, KEPT);
+  const own = Object.entries(given).filter(([name, value]) => value !== null && settings.includes(name));
   return {
-    system: { buffers: plan.buffers, clients: plan.clients, budget: plan.budget }, prices: { kind: plan.kind, ...plan.process }, rounds: plan.rounds, seeds: plan.seeds, policy: plan.policy, K: plan.K,
-    gamma: plan.gamma, phi: plan.phi, bound: bound || {}, options: optionsOf(plan), ...more,
+    system: { buffers: plan.buffers, clients: plan.clients, budget: plan.budget },
+    prices: { kind: plan.kind, ...plan.process },
+    run: { rounds: plan.rounds, seeds: plan.seeds },
+    policies: { [plan.policy]: Object.fromEntries(own) },
+    bound: bound || {},
   };
 }
 
-// Policies that can be told to stop at the buffers and at the money; headgate and its kin always do.
-export const CAN_KEEP = new Set(["acdpp", "dpp", "constant"]);
-
-function optionsOf({ policy, burst, kept }) {
-  return { ...(burst && policy === "acdpp" ? { burst: "buffer" } : {}), ...(kept && CAN_KEEP.has(policy) ? { capacity: "buffer", purse: true } : {}) };
-}
+// Some policies can be told to stop at the buffers and at the money; headgate and its kin always do.
+const KEPT = { capacity: "buffer", purse: true };
+export const canKeep = (settings) => Object.keys(KEPT).every((name) => settings.includes(name));
 
 // "8, 9 10" → [8, 9, 10]; null where it is no list of whole numbers.
 export function wholes(text) {

@@ -10,7 +10,7 @@ const PAUSE = 60; // ms after the last movement
 
 export async function open({ main, signal, query }) {
   let plan = fromQuery(query);
-  let offered = { policies: [plan.policy], recipes: [], limits: {} };
+  let offered = { policies: { [plan.policy]: [] }, recipes: [], limits: {} };
   let timer = 0;
   let asking = false;
   let changed = false;
@@ -72,7 +72,7 @@ export async function open({ main, signal, query }) {
   async function askOnce(asked) {
     const bound = offered.recipes.find((one) => one.name === asked.recipe)?.bound;
     try {
-      const told = await post("/plan", toRequest(asked, bound), signal);
+      const told = await post("/plan", toRequest(asked, offered.policies[asked.policy] || [], bound), signal);
       if (changed) return;
       right();
       answer.show(told, asked);
@@ -87,7 +87,7 @@ export async function open({ main, signal, query }) {
   // What the server refuses is said beside the field it names.
   function wrong(error) {
     right();
-    const field = [...form.querySelectorAll("[data-setting]")].find((node) => error.field === node.dataset.setting || error.message.replace(/^plan\./, "").startsWith(node.dataset.setting));
+    const field = [...form.querySelectorAll("[data-setting]")].find((node) => error.message.replace(/^plan\./, "").startsWith(node.dataset.setting));
     const place = field?.querySelector(".field-wrong");
     if (!place) return;
     place.hidden = false;
