@@ -1,7 +1,7 @@
 """Construction of experiments from the tables of recipes. Unknown keys are refused."""
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from copy import deepcopy
 from dataclasses import fields
@@ -68,82 +68,81 @@ def build(
     Code that the recipe names is imported if the experiment uses it and `trusted`
     contains it; None: all code is trusted.
     """
-    for section, table in tables.items():
-        if section not in SECTIONS:
-            raise SettingError(
-                f"[{shown(section)}]: unknown section{nearest(section, SECTIONS)}"
-            )
-        known = isinstance(table, Mapping) or (
-            isinstance(table, str) and section in PARTS
-        )
-        require(known, section, table, "a section")
+    _check_sections(tables)
     run: RunTable = fill(RunTable, tables.get("run", {}), "run")
-    folder = folder if run.folder is None else Path(run.folder).resolve()
-    horizon = (
-        None
-        if run.horizon == "open"
-        else run.rounds
-        if run.horizon is None
-        else run.horizon
-    )
+    if run.folder is not None:
+        folder = Path(run.folder).resolve()
+    search = Search(folder, trusted)
+
     stated: SystemTable = fill(SystemTable, tables.get("system", {}), "system")
     clients = stated.clients or len(stated.buffers)
     check_memory(
         f"system.clients = {clients}: {run.seeds} runs of so many clients take",
         clients * run.seeds * BY_CLIENT,
     )
-    system = stated.system(horizon)
     bound: BoundConstants = fill(BoundConstants, tables.get("bound", {}), "bound")
     sections = tables.get("policies", {})
-    search, data = Search(folder, trusted), tables.get("data", {})
-    dealt = {key: value for key, value in data.items() if key in DEALT}
-    source = {key: value for key, value in data.items() if key not in DEALT}
-    for each in sections.keys() - set(
-        run.policies
-    ):  # check the keys of unused policies without importing code
+    for unused in sections.keys() - set(run.policies):
+        # Its keys are checked without importing code.
         with suppress(Untrusted):
-            _policy(each, sections, bound, Search(folder, trusted=()))
+            _policy(unused, sections, bound, Search(folder, trusted=()))
+
     return Experiment(
         name=name,
-        system=system,
+        system=stated.system(run.known_horizon),
         prices=make(PRICES, tables.get("prices", {}), "prices", search),
         policies={
             each: _policy(each, sections, bound, search) for each in run.policies
         },
         rounds=run.rounds,
-        seeds=np.arange(run.first_seed, run.first_seed + run.seeds),
+        seeds=np.array(run.all_seeds),
         bound=bound,
-        data=fill(
-            Data,
-            {"source": make(DATA, source, "data", search, "digits"), **dealt},
-            "data",
-            search,
-        ),
+        data=_data(tables.get("data", {}), search),
         model=make(MODEL, tables.get("model", {}), "model", search, "logistic"),
         training=fill(Training, tables.get("training", {}), "training"),
         server=make(SERVER, tables.get("server", {}), "server", search, "average"),
-        folder=folder if folder is not None and named_outside(tables) else None,
+        folder=folder if named_outside(tables) else None,
     )
 
 
+def _check_sections(tables: Mapping[str, Any]) -> None:
+    for section, table in tables.items():
+        if section not in SECTIONS:
+            raise SettingError(
+                f"[{shown(section)}]: unknown section{nearest(section, SECTIONS)}"
+            )
+        kind_alone = isinstance(table, str) and section in PARTS
+        fits = kind_alone or isinstance(table, Mapping)
+        require(fits, section, table, "a section")
+
+
+def _data(table: Mapping[str, Any], search: Search) -> Data:
+    """Make the data; the settings of the source stand in the same section."""
+    dealt = {key: value for key, value in table.items() if key in DEALT}
+    of_source = {key: value for key, value in table.items() if key not in DEALT}
+    source = make(DATA, of_source, "data", search, "digits")
+    data: Data = fill(Data, {"source": source, **dealt}, "data", search)
+    return data
+
+
 def _policy(
-    name: str, sections: Mapping[str, Any], bound: BoundConstants, search: Search
+    name: str,
+    sections: Mapping[str, Any],
+    bound: BoundConstants,
+    search: Search,
 ) -> Any:
     """Make the policy of section [policies.NAME]; a shipped kind needs no section and
     then has its defaults.
     """
-    raw = sections.get(name, {"kind": name} if name in POLICY.kinds else None)
+    usual = {"kind": name} if name in POLICY.kinds else None
+    raw = sections.get(name, usual)
     if raw is None:
-        known = [*sections, *POLICY.kinds]
         short = shown(name)
-        own = (
-            f'; a section [policies.NAME] with kind = "{short}" names your own'
-            if OUTSIDE.fullmatch(name)
-            else ""
-        )
+        known = nearest(name, [*sections, *POLICY.kinds])
+        hint = f'; a section [policies.NAME] with kind = "{short}" names your own'
         raise SettingError(
-            f"policy {short}: no section [policies.{short}] and no such"
-            f" kind{nearest(name, known)}{own}"
+            f"policy {short}: no section [policies.{short}] and no such kind{known}"
+            f"{hint if OUTSIDE.fullmatch(name) else ''}"
         )
     require(isinstance(raw, Mapping), f"policies.{shown(name)}", raw, "a section")
     table: dict[str, Any] = {"kind": name, **raw}
@@ -152,9 +151,8 @@ def _policy(
             f"policies.{shown(name)}: ran {table['kind']}, which no recipe can name;"
             " hand it over in Python"
         )
-    if isinstance(
-        table.get("bound"), Mapping
-    ):  # the experiment's bound fills in the rest
+    if isinstance(table.get("bound"), Mapping):
+        # The experiment's bound fills in the rest.
         table["bound"] = {**vars(bound), **table["bound"]}
     return make(POLICY, table, f"policies.{shown(name)}", search)
 
@@ -165,18 +163,15 @@ def named_outside(tables: Any, where: str = "") -> dict[str, str]:
     """
     if isinstance(tables, str):
         return {where: tables} if OUTSIDE.fullmatch(tables) else {}
-    inside = (
-        tables.items()
-        if isinstance(tables, Mapping)
-        else enumerate(tables)
-        if isinstance(tables, list | tuple)
-        else ()
-    )
-    return {
-        key: name
-        for own, each in inside
-        for key, name in named_outside(each, f"{where}.{own}").items()
-    }
+    inside: Iterable[tuple[Any, Any]] = ()
+    if isinstance(tables, Mapping):
+        inside = tables.items()
+    if isinstance(tables, list | tuple):
+        inside = enumerate(tables)
+    found: dict[str, str] = {}
+    for own, each in inside:
+        found |= named_outside(each, f"{where}.{own}")
+    return found
 
 
 # one experiment for each point of a [sweep]
@@ -198,40 +193,36 @@ def sweep_points(
     sweep = dict(sweep)
     mode = sweep.pop("mode", "cartesian")
     require(mode in ("cartesian", "zip"), "sweep.mode", mode, "cartesian or zip")
-    keys = dict(dotted(sweep)) if sweep else {}
+    keys = dict(dotted(sweep))
     if not keys:
         return [("", build(name, raw, folder))]
-    for key, values in keys.items():
-        require(
-            isinstance(values, list) and bool(values),
-            f"sweep.{shown(key)}",
-            values,
-            "a list of values",
-        )
-    points_in_all = prod(map(len, keys.values())) if mode == "cartesian" else 0
-    if points_in_all > POINTS:
-        raise SettingError(f"sweep: {points_in_all:,} points; at most {POINTS:,}")
-    lengths = {len(values) for values in keys.values()}
-    if mode == "zip" and len(lengths) > 1:
-        raise SettingError(
-            "sweep: zipped lists must have one length, they have"
-            f" {', '.join(map(str, sorted(lengths)))}"
-        )
-    points = (
-        product(*keys.values())
-        if mode == "cartesian"
-        else zip(*keys.values(), strict=True)
-    )
     made = []
-    for values in points:
+    for values in _value_tuples(keys, mode):
         own = deepcopy(raw)
-        for key, value in zip(keys, values, strict=True):
+        point = dict(zip(keys, values, strict=True))
+        for key, value in point.items():
             assign(own, key.split("."), value)
-        label = ",".join(
-            f"{key}={shown(value)}" for key, value in zip(keys, values, strict=True)
-        )
+        label = ",".join(f"{key}={shown(value)}" for key, value in point.items())
         made.append((label, build(name, own, folder)))
     return made
+
+
+def _value_tuples(keys: Mapping[str, Any], mode: str) -> Iterable[tuple[Any, ...]]:
+    """Return the values of all keys at each point of a sweep."""
+    for key, values in keys.items():
+        fits = isinstance(values, list) and bool(values)
+        require(fits, f"sweep.{shown(key)}", values, "a list of values")
+    lengths = [len(values) for values in keys.values()]
+    if mode == "cartesian":
+        if prod(lengths) > POINTS:
+            raise SettingError(f"sweep: {prod(lengths):,} points; at most {POINTS:,}")
+        return product(*keys.values())
+    if len(set(lengths)) > 1:
+        found = ", ".join(map(str, sorted(set(lengths))))
+        raise SettingError(
+            f"sweep: zipped lists must have one length, they have {found}"
+        )
+    return zip(*keys.values(), strict=True)
 
 
 def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -249,7 +240,8 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any], most: int = 3) -
     """Return the first `most` keys whose values differ between the tables or are
     missing in one, and the number of others.
 
-    >>> differing({"run": {"rounds": 3, "seeds": 1}}, {"run": {"rounds": 4, "seeds": 1}, "system": {"budget": 5}})
+    >>> one = {"run": {"rounds": 3, "seeds": 1}}
+    >>> differing(one, {"run": {"rounds": 4, "seeds": 1}, "system": {"budget": 5}})
     'run.rounds, system.budget'
     """
     own, others = dict(dotted(one)), dict(dotted(other))
@@ -258,6 +250,5 @@ def differing(one: Mapping[str, Any], other: Mapping[str, Any], most: int = 3) -
         for key in {**own, **others}
         if key not in own or key not in others or own[key] != others[key]
     ]
-    return ", ".join(map(shown, keys[:most])) + (
-        f" and {len(keys) - most} more" if len(keys) > most else ""
-    )
+    first = ", ".join(map(shown, keys[:most]))
+    return f"{first} and {len(keys) - most} more" if len(keys) > most else first

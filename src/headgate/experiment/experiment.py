@@ -33,8 +33,40 @@ IN_PROCESS = "in this process: "
 
 @dataclass(frozen=True, eq=False)
 class Experiment:
-    """All settings of a run. Settings that policies leave out (K, rate, V, ρ, limits)
-    are derived when it is made.
+    """All settings of a run.
+
+    Settings that policies leave out (K, rate, V, ρ, limits) are derived when the
+    experiment is made.
+
+    Parameters
+    ----------
+    system : System
+        Buffers, budget, horizon and weights of the clients.
+    prices : PriceProcess
+        The price of a sample in every round.
+    policies : mapping of str to AdmissionPolicy
+        The policies to compare, by their names in tables and files.
+    rounds : int
+        The number of rounds.
+    seeds : array of int
+        Consecutive whole numbers; every policy plays one run for each seed.
+    bound : BoundConstants
+        Constants of the learning bound, from which some settings are derived.
+    data : Data
+        The data set, its partition among the clients, and their streams.
+    model : Model
+        The model that the clients train.
+    training : Training
+        Local training, aggregation and evaluation.
+    server : ServerUpdate
+        How the server makes the next model of the mean of the clients' models.
+    name : str
+        The name of the recipe.
+    folder : Path, optional
+        The folder of the modules that a recipe names.
+    stated : mapping of str to pair of AdmissionPolicy
+        Each policy as it was stated and as it was resolved, so that it can be resolved
+        again for another system.
     """
 
     system: System
@@ -49,24 +81,24 @@ class Experiment:
     server: ServerUpdate = field(default_factory=Average)
     name: str = "experiment"
     folder: Path | None = None
-    """folder of the modules that a recipe names"""
     stated: Mapping[str, tuple[AdmissionPolicy, AdmissionPolicy]] = field(
         default_factory=dict
     )
-    """each policy as it was stated and as it was resolved, so that it can be resolved
-    again for another system
-    """
 
     def __post_init__(self) -> None:
-        seeds = np.asarray(self.seeds, dtype=np.int64)
-        follow = (
-            seeds.ndim == 1
-            and seeds.size > 0
-            and seeds[0] >= 0
-            and bool(np.all(np.diff(seeds) == 1))
-        )
+        object.__setattr__(self, "seeds", np.asarray(self.seeds, dtype=np.int64))
+        self._check_settings()
+        self._check_budget()
+        stated = {name: self._resolved(name) for name in self.policies}
+        resolved = {name: made for name, (_, made) in stated.items()}
+        object.__setattr__(self, "stated", stated)
+        object.__setattr__(self, "policies", resolved)
+
+    def _check_settings(self) -> None:
+        seeds = self.seeds
+        fits = seeds.ndim == 1 and seeds.size > 0 and seeds[0] >= 0
         require(
-            follow,
+            bool(fits and np.all(np.diff(seeds) == 1)),
             "seeds",
             seeds.tolist(),
             "whole numbers from 0 on that follow one another",
@@ -74,73 +106,76 @@ class Experiment:
         require(self.rounds >= 1, "run.rounds", self.rounds, "at least 1")
         if not self.policies:
             raise SettingError("run.policies = []: at least one policy is needed")
+
         cohort, clients = self.training.cohort, self.system.clients
-        known = cohort is None or 1 <= cohort <= clients
         require(
-            known, "training.cohort", cohort, f"1 to {clients}, the number of clients"
+            cohort is None or 1 <= cohort <= clients,
+            "training.cohort",
+            cohort,
+            f"1 to {clients}, the number of clients",
         )
         if self.data.changes is not None:
             try:
-                self.data.changes.check(len(self.data.concepts), self.system.clients)
+                self.data.changes.check(len(self.data.concepts), clients)
             except SettingError as error:
                 raise SettingError(f"data.changes.{error}") from None
-        object.__setattr__(self, "seeds", seeds)
-        given = self.given
-        if given.mean_price <= 0:
+
+    def _check_budget(self) -> None:
+        price = self.given.mean_price
+        if price <= 0:
             raise SettingError(
                 f"prices: every price in rounds 1 to {self.rounds} is zero; a budget"
                 " decides nothing then"
             )
-        if self.system.budget * self.rounds < given.mean_price:
-            less = (
-                f"buys less than one sample in {self.rounds} rounds at a mean price of"
-                f" {given.mean_price:g}"
+        if not self._buys_a_sample(price):
+            raise InfeasibleError(
+                f"system.budget = {self.system.budget:g}: buys less than one sample in"
+                f" {self.rounds} rounds at a mean price of {price:g}"
             )
-            raise InfeasibleError(f"system.budget = {self.system.budget:g}: {less}")
-        stated: dict[str, tuple[AdmissionPolicy, AdmissionPolicy]] = {}
-        for name, policy in self.policies.items():
-            before, resolved = self.stated.get(name, (policy, None))
-            own = (
-                before if policy is resolved else policy
-            )  # a replaced policy is resolved from its own settings
-            check_is_policy(own, f"policies.{name}")
-            given = self.given_for(own)
-            if self.system.budget * self.rounds < given.mean_price:
-                looks = self.data.price_of_looks(own.selection)
-                raise InfeasibleError(
-                    f"data.look = {self.data.look:g}: with looks for {looks:g} the"
-                    " budget buys no label"
+
+    def _buys_a_sample(self, price: float) -> bool:
+        return self.system.budget * self.rounds >= price
+
+    def _resolved(self, name: str) -> tuple[AdmissionPolicy, AdmissionPolicy]:
+        """Return a policy as it was stated and with its settings derived."""
+        policy = self.policies[name]
+        stated, before = self.stated.get(name, (policy, None))
+        if policy is not before:  # a replaced policy has its own settings
+            stated = policy
+        check_is_policy(stated, f"policies.{name}")
+        given = self.given_for(stated)
+        if not self._buys_a_sample(given.mean_price):
+            looks = self.data.price_of_looks(stated.selection)
+            raise InfeasibleError(
+                f"data.look = {self.data.look:g}: with looks for {looks:g} the budget"
+                " buys no label"
+            )
+        try:
+            made = stated.resolved(given)
+            self._check_rules(made, given)
+        except SettingError as error:
+            raise SettingError(f"policies.{name}.{error}") from None
+        return stated, made
+
+    def _check_rules(self, policy: AdmissionPolicy, given: PolicyContext) -> None:
+        """Refuse rules that do not fit the system, the memory or late labels."""
+        rule = policy.selection
+        if rule is not None:
+            if not isinstance(rule, Selection):
+                raise SettingError(
+                    f"selection = {rule!r}: must be a Selection, as in"
+                    " headgate.control.ByEntropy()"
                 )
-            try:
-                made = own.resolved(given)
-                rule, late = made.selection, self.data.late
-                if rule is not None:
-                    if not isinstance(rule, Selection):
-                        raise SettingError(
-                            f"selection = {rule!r}: must be a Selection, as in"
-                            " headgate.control.ByEntropy()"
-                        )
-                    rule.check()
-                # the controller refuses what does not fit the system or the memory
-                kept_by = Controller(
-                    given.system, made, len(given.seeds), given.seeds
-                ).buffers.rule
-                if late and (
-                    kept_by.by_class or not {*kept_by.scores} <= {*WITHOUT_LABELS}
-                ):
-                    late_labels = (
-                        f"looks at labels, which come late (data.late = {late})"
-                    )
-                    raise SettingError(
-                        f"retention: {type(kept_by).__name__} {late_labels}"
-                    )
-            except SettingError as error:
-                raise SettingError(f"policies.{name}.{error}") from None
-            stated[name] = own, made
-        object.__setattr__(self, "stated", stated)
-        object.__setattr__(
-            self, "policies", {name: made for name, (_, made) in stated.items()}
-        )
+            rule.check()
+        # The controller refuses what does not fit the system or the memory.
+        controller = Controller(given.system, policy, len(given.seeds), given.seeds)
+        kept_by = controller.buffers.rule
+        by_label = kept_by.by_class or not {*kept_by.scores} <= {*WITHOUT_LABELS}
+        if self.data.late and by_label:
+            raise SettingError(
+                f"retention: {type(kept_by).__name__} looks at labels, which come late"
+                f" (data.late = {self.data.late})"
+            )
 
     def __repr__(self) -> str:
         size = (
@@ -155,6 +190,16 @@ class Experiment:
     def under(self, system: System) -> "Experiment":
         """Return the same experiment with an amended system; the policies are not
         resolved again.
+
+        Parameters
+        ----------
+        system : System
+            The amended system.
+
+        Returns
+        -------
+        Experiment
+            A copy whose rounds end at the horizon of the system.
         """
         own = copy(self)
         for name in ("given", "local"):
@@ -186,22 +231,35 @@ class Experiment:
     def given_for(self, policy: AdmissionPolicy) -> PolicyContext:
         """Return this context at the prices that a policy pays, which include looks if
         its clients look before they buy.
+
+        Parameters
+        ----------
+        policy : AdmissionPolicy
+            The policy, with its buying rule.
+
+        Returns
+        -------
+        PolicyContext
+            The context for the settings of this policy.
         """
         looks = self.data.price_of_looks(policy.selection)
-        return (
-            replace(self.given, prices=WithLooks(self.prices, looks))
-            if looks
-            else self.given
-        )
+        if not looks:
+            return self.given
+        return replace(self.given, prices=WithLooks(self.prices, looks))
 
     def check_prices(self) -> None:
-        """Raise an error before the run if prices differ between clients and a policy
-        needs one price for all of them.
+        """Check before the run that no policy that needs one price for all clients gets
+        several.
+
+        Raises
+        ------
+        SettingError
+            If prices differ between clients and a policy needs one price.
         """
         first = self.prices.path(self.seeds[:1], 1, 2)
-        for name, policy in (
-            self.policies.items() if first.ndim == 3 else ()
-        ):  # the price of looks is the same for all
+        if first.ndim < 3:  # the price of looks is the same for all
+            return
+        for name, policy in self.policies.items():
             alone = Controller(self.system, policy, 1, self.seeds[:1])
             try:
                 alone.decide(alone.open(), first[:, 0])
@@ -220,6 +278,11 @@ class Experiment:
             The policy's name in tables and files.
         policy : AdmissionPolicy
             The policy; settings that it leaves out are derived.
+
+        Returns
+        -------
+        Experiment
+            A copy with this policy.
         """
         return replace(self, policies={**self.policies, name: policy})
 
@@ -231,17 +294,25 @@ class Experiment:
         ----------
         budget : float
             Money for each round.
+
+        Returns
+        -------
+        Experiment
+            A copy with this budget.
         """
         return replace(self, system=replace(self.system, budget=budget))
 
     def held(self) -> Self:
         """Return the same experiment with all policies limited to the money and the
         buffers; references (oracle) are not.
+
+        Returns
+        -------
+        Experiment
+            A copy with these policies.
         """
-        return replace(
-            self,
-            policies={name: held(stated) for name, (stated, _) in self.stated.items()},
-        )
+        policies = {name: held(stated) for name, (stated, _) in self.stated.items()}
+        return replace(self, policies=policies)
 
     def only(
         self,
@@ -256,12 +327,17 @@ class Experiment:
             Names of the policies to keep.
         seeds : array, optional
             Consecutive seeds; left out: all.
+
+        Returns
+        -------
+        Experiment
+            A copy with these policies and seeds.
         """
         chosen = {name: self.policies[name] for name in policies}
         return replace(
             self,
             policies=chosen,
-            seeds=self.seeds if seeds is None else np.asarray(seeds),
+            seeds=self.seeds if seeds is None else seeds,
         )
 
     # the experiment as tables
@@ -271,6 +347,11 @@ class Experiment:
         experiment can be built.
 
         A part that a recipe cannot name is marked; `unnamed` states the reason.
+
+        Returns
+        -------
+        dict
+            The sections by name; `headgate.load` takes them.
         """
         return self._written[0]
 
@@ -291,12 +372,10 @@ class Experiment:
             except Unnamed as error:
                 unnamed[key] = str(error)
                 part = part.policy if isinstance(part, Held) else part
-                written: dict[str, Any] = {
-                    "kind": f"{IN_PROCESS}{type(part).__qualname__}"
-                }
-                with suppress(
-                    Unnamed
-                ):  # state the settings if possible, so that others differ
+                kind = f"{IN_PROCESS}{type(part).__qualname__}"
+                written: dict[str, Any] = {"kind": kind}
+                # The settings are stated if possible, so that other parts differ.
+                with suppress(Unnamed):
                     written |= settings_of(part)
                 return written
 
@@ -304,12 +383,11 @@ class Experiment:
             "rounds": self.rounds,
             "seeds": len(self.seeds),
             "first_seed": int(self.seeds[0]),
+            "policies": list(self.policies),
         }
-        run["policies"] = list(self.policies)
-        if self.system.horizon != self.rounds:
-            run["horizon"] = (
-                "open" if self.system.horizon is None else self.system.horizon
-            )
+        horizon = self.system.horizon
+        if horizon != self.rounds:
+            run["horizon"] = "open" if horizon is None else horizon
         if self.folder is not None:
             run["folder"] = str(self.folder)
         written = {

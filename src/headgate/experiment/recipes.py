@@ -21,6 +21,8 @@ from headgate.registry import POLICY, PRICES, nearest
 RECIPES = files("headgate") / "recipes"
 BASES = 8
 """the most recipes that may extend one another"""
+KIND_ALONE = ("rule", "partition", "stream", "changes")
+"""keys below a section whose value may be a kind alone"""
 SLOTS = {"prices": PRICES, "policies": POLICY, "data": DATA}
 
 
@@ -55,10 +57,9 @@ def read_recipe(
         return str(recipe), _on_base(parse_toml(text, f"recipe {recipe}")), None
     path = Path(recipe)
     if path.suffix != ".toml":
-        named = shown(recipe)
+        known = nearest(shown(recipe), recipe_names())
         raise SettingError(
-            f"recipe {named}: no such recipe{nearest(named, recipe_names())}; a file"
-            " must end in .toml"
+            f"recipe {shown(recipe)}: no such recipe{known}; a file must end in .toml"
         )
     folder = path.parent.resolve()
     return path.stem, _on_base(_read_file(path), folder), folder
@@ -70,9 +71,8 @@ def _read_file(path: Path) -> dict[str, Any]:
         with path.open("rb") as file:
             content = file.read(RECIPE + 1)
     except (OSError, ValueError) as error:
-        raise DataError(
-            f"{name}: cannot be read ({getattr(error, 'strerror', None) or error})"
-        ) from None
+        why = getattr(error, "strerror", None) or error
+        raise DataError(f"{name}: cannot be read ({why})") from None
     if len(content) > RECIPE:
         raise DataError(f"{name}: more than {RECIPE:,} bytes")
     return parse_toml(content.decode("utf-8", "replace"), name)
@@ -136,28 +136,27 @@ def overridden(
             )
         key, equals, text = assignment.partition("=")
         parts = [part.strip() for part in key.split(".")]
-        try:
-            value = tomllib.loads(f"value = {text}")["value"]
-        except tomllib.TOMLDecodeError:
-            value = text.strip()
-        except (
-            ValueError,
-            RecursionError,
-        ):  # too many digits, or lists nested too deeply
-            raise SettingError(
-                f"--set {shown(assignment)}: a value so long or so deep is not taken"
-            ) from None
-        if (
-            not equals
-            or not all(parts)
-            or len(parts) > DEPTH
-            or (len(parts) < 2 and not isinstance(value, dict))
-        ):
+        value = _value(assignment, text)
+        section = len(parts) > 1 or isinstance(value, dict)
+        if not equals or not all(parts) or len(parts) > DEPTH or not section:
             raise SettingError(
                 f"--set {shown(assignment)}: must look like section.key=value"
             )
         assign(raw, parts, _from_here(parts[-1], value, folder))
     return raw
+
+
+def _value(assignment: str, text: str) -> Any:
+    """Read a value as TOML; what is not valid TOML is a string."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+    except (ValueError, RecursionError):
+        # too many digits, or lists nested too deeply
+        raise SettingError(
+            f"--set {shown(assignment)}: a value so long or so deep is not taken"
+        ) from None
 
 
 def _from_here(key: str, value: Any, folder: Path | None) -> Any:
@@ -168,13 +167,11 @@ def _from_here(key: str, value: Any, folder: Path | None) -> Any:
         return {own: _from_here(own, each, folder) for own, each in value.items()}
     if isinstance(value, list):
         return [_from_here(key, each, folder) for each in value]
-    named = (
-        key in ("file", "test_file")
-        and isinstance(value, str)
-        and folder is not None
-        and not os.path.isabs(value)
-    )
-    return os.path.relpath(value, folder) if named else value
+    if folder is None or key not in ("file", "test_file"):
+        return value
+    if not isinstance(value, str) or os.path.isabs(value):
+        return value
+    return os.path.relpath(value, folder)
 
 
 def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
@@ -184,12 +181,7 @@ def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
     table = raw
     for part in parts[:-1]:
         inner = table.setdefault(part, {})
-        if isinstance(inner, str) and part in (
-            "rule",
-            "partition",
-            "stream",
-            "changes",
-        ):
+        if isinstance(inner, str) and part in KIND_ALONE:
             inner = table[part] = {"kind": inner}
         if not isinstance(inner, dict):
             raise SettingError(
@@ -197,16 +189,17 @@ def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
             )
         table = inner
     if parts[-1] == "kind" and parts[0] in SLOTS and len(parts) > 1:
-        kinds, before = SLOTS[parts[0]].kinds, table.get("kind", parts[-2])
-        if (
-            isinstance(before, str)
-            and isinstance(value, str)
-            and before in kinds
-            and value in kinds
-        ):
-            had, has = (
-                {own.name for own in fields(kinds[each])} for each in (before, value)
-            )
-            for key in (had - has) & table.keys():
+        kinds = SLOTS[parts[0]].kinds
+        before = _settings(kinds, table.get("kind", parts[-2]))
+        after = _settings(kinds, value)
+        if before is not None and after is not None:
+            for key in (before - after) & table.keys():
                 del table[key]
     table[parts[-1]] = value
+
+
+def _settings(kinds: Mapping[str, type], kind: Any) -> set[str] | None:
+    """Return the names of the fields of a shipped kind; None: it is another one."""
+    if not isinstance(kind, str) or kind not in kinds:
+        return None
+    return {own.name for own in fields(kinds[kind])}

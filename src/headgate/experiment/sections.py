@@ -42,7 +42,7 @@ class SystemTable:
         if self.clients is not None:
             buffers = np.resize(buffers, self.clients) if buffers.size else buffers
         weight = None if self.weights is None else np.array(self.weights)
-        return System(buffers, self.budget, horizon, weight, self.currency)  # type: ignore[arg-type]
+        return System(buffers, self.budget, horizon, weight, self.currency)
 
 
 def system_table(system: System) -> dict[str, Any]:
@@ -100,6 +100,13 @@ class RunTable:
         if len(self.policies) * self.seeds > RUNS:
             many = f"{len(self.policies):,} policies and {self.seeds:,} seeds"
             raise SettingError(f"policies: {many} are more than {RUNS:,} runs")
+
+    @property
+    def known_horizon(self) -> int | None:
+        """The horizon that the policies know; None: there is none."""
+        if self.horizon == "open":
+            return None
+        return self.rounds if self.horizon is None else self.horizon
 
     @property
     def all_seeds(self) -> range:

@@ -179,7 +179,11 @@ class ConceptSchedule:
     """The concept of every client in every round, for the seeds of some runs."""
 
     def __init__(
-        self, changes: DriftKind, concepts: int, seeds: Ints, clients: int
+        self,
+        changes: DriftKind,
+        concepts: int,
+        seeds: Ints,
+        clients: int,
     ) -> None:
         self.changes, self.concepts = changes, concepts
         self.seeds, self.clients = [int(seed) for seed in seeds], np.arange(clients)
@@ -288,7 +292,13 @@ class _InOrder(DriftKind):
         return np.array(self.order, dtype=np.int64)[place]
 
     @abstractmethod
-    def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
+    def _place(
+        self,
+        seed: int,
+        t: int,
+        own: Ints,
+        clients: Ints,
+    ) -> Ints:
         """Return each client's place in the order; `own` is its own time, t less the
         rounds by which it changes later.
         """
@@ -320,7 +330,13 @@ class Sudden(_InOrder):
                 " it needs one more"
             )
 
-    def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
+    def _place(
+        self,
+        seed: int,
+        t: int,
+        own: Ints,
+        clients: Ints,
+    ) -> Ints:
         return np.asarray(np.searchsorted(self.rounds, own, side="right"))
 
 
@@ -347,7 +363,13 @@ class Gradual(_InOrder):
                 " to another"
             )
 
-    def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
+    def _place(
+        self,
+        seed: int,
+        t: int,
+        own: Ints,
+        clients: Ints,
+    ) -> Ints:
         chance = (own - self.start) / (self.stop - self.start)
         return (uniform(seed, Purpose.CONCEPT, t, clients) < chance).astype(np.int64)
 
@@ -368,7 +390,13 @@ class Recurring(_InOrder):
         super().__post_init__()
         require(self.every >= 1, "every", self.every, "rounds, 1 or more")
 
-    def _place(self, seed: int, t: int, own: Ints, clients: Ints) -> Ints:
+    def _place(
+        self,
+        seed: int,
+        t: int,
+        own: Ints,
+        clients: Ints,
+    ) -> Ints:
         return np.asarray(np.maximum(own - 1, 0) // self.every % len(self.order))
 
 

@@ -62,7 +62,13 @@ class DriftingData(ConceptSchedule, World):
     client is in each of them.
     """
 
-    def __init__(self, data: Data, dataset: Dataset, seeds: Ints, clients: int) -> None:
+    def __init__(
+        self,
+        data: Data,
+        dataset: Dataset,
+        seeds: Ints,
+        clients: int,
+    ) -> None:
         assert data.changes is not None
         super().__init__(data.changes, len(data.concepts), seeds, clients)
         self.concept_list = data.concepts
@@ -74,18 +80,14 @@ class DriftingData(ConceptSchedule, World):
         appearances = list(dict.fromkeys(of_each))
         self.appearances = len(appearances)
         """number of distinct appearances (images and labels) that the concepts have"""
-        self.appearance = np.array(
-            [appearances.index(appearance) for appearance in of_each]
-        )
+        self.appearance = np.array([appearances.index(each) for each in of_each])
         """number of the appearance of each concept, (concepts,)"""
+
         judged = sum(images.nbytes for images, _ in dataset.judged)
-        wanted = (
-            2.0 * self.appearances * dataset.train_images.nbytes
-            + len(self.concept_list) * judged
-        )  # twice while joined
+        trained = self.appearances * dataset.train_images.nbytes
         check_memory(
             f"data.concepts: {dataset.name} in {self.appearances} appearances takes",
-            wanted,
+            2.0 * trained + self.concepts * judged,  # twice while joined
         )
         self._labels, self._classes = dataset.train_labels, len(dataset.classes)
         self.dataset = self._in_all_appearances(dataset, appearances)
@@ -120,10 +122,10 @@ class DriftingData(ConceptSchedule, World):
         """
         shares = self.concept_list[number].shares(self._classes)
         there = np.ones(len(labels), dtype=bool)
-        for c in range(0 if shares is None else len(shares)):
+        for c, share in enumerate(() if shares is None else shares.tolist()):
             own = np.flatnonzero(labels == c)
             order = np.argsort(uniform(c, Purpose.CONCEPT_SHARE, own), kind="stable")
-            there[own[order[round(float(shares[c]) * own.size) :]]] = False  # type: ignore[index]
+            there[own[order[round(share * own.size) :]]] = False
         if not there.any():
             raise SettingError(
                 f"data.concepts[{number}]: none of {len(labels)} images comes by"
@@ -135,10 +137,11 @@ class DriftingData(ConceptSchedule, World):
         """A mask of the rows of the training set that occur in each concept; None: all
         rows.
         """
-        whole = [concept.shares(self._classes) is None for concept in self.concept_list]
         return [
-            None if all_of_it else self.served(number, self._labels)
-            for number, all_of_it in enumerate(whole)
+            None
+            if concept.shares(self._classes) is None
+            else self.served(number, self._labels)
+            for number, concept in enumerate(self.concept_list)
         ]
 
     def stream(self, stream: Stream, rounds: int) -> "DriftingStream":
@@ -154,12 +157,16 @@ class DriftingStream:
     """
 
     def __init__(self, world: DriftingData, stream: Stream, rounds: int) -> None:
-        self.world, self.lengths, self.images = world, stream.lengths, stream.samples
+        self.world = world
+        self.lengths = stream.lengths
+        self.images = stream.samples
         self.samples = self.images * world.appearances
-        self._whole, self._thinned = stream, dict[int, tuple[Stream, Ints]]()
-        for number, there in enumerate(world.filters):
-            if there is not None:
-                self._thinned[number] = self._without(number, there, rounds)
+        self._whole = stream
+        self._thinned = {
+            number: self._without(number, there, rounds)
+            for number, there in enumerate(world.filters)
+            if there is not None
+        }
 
     def at(
         self, clients: Ints, positions: Ints, concepts: Ints | None = None
@@ -167,20 +174,24 @@ class DriftingStream:
         """Return the sample at positions[i] of the stream of clients[i] in concepts[i],
         by default concept 0, for every i.
         """
-        concepts = np.zeros_like(positions) if concepts is None else concepts
-        samples, rows = np.empty_like(positions), np.empty_like(positions)
+        if concepts is None:
+            concepts = np.zeros_like(positions)
+        samples = np.empty_like(positions)
+        rows = np.empty_like(positions)
         rest = np.ones(positions.shape, dtype=bool)
         for number, (stream, numbers) in self._thinned.items():
             own = np.flatnonzero(concepts == number)
             if own.size:
                 rest[own] = False
                 found = stream.at(clients[own], positions[own])
-                samples[own], rows[own] = numbers[found.samples], found.rows
+                samples[own] = numbers[found.samples]
+                rows[own] = found.rows
         samples[rest], rows[rest] = self._whole.at(clients[rest], positions[rest])
+
         appearance = self.world.appearance[concepts]
-        return StreamRows(
-            samples + self.images * appearance, rows + self.world.rows * appearance
-        )
+        samples += self.images * appearance
+        rows += self.world.rows * appearance
+        return StreamRows(samples, rows)
 
     def _without(
         self, number: int, there: NDArray[np.bool_], rounds: int
@@ -188,48 +199,51 @@ class DriftingStream:
         """Return the stream of the images that occur in a concept, and the number of
         each of its samples among all samples.
         """
-        where, owners = f"data.concepts[{number}]", self._whole.owners
+        where = f"data.concepts[{number}]: holds images back"
+        whole = self._whole
+        owners = whole.owners
         if not isinstance(owners, OwnerTable):
             raise SettingError(
-                f"{where}: holds images back; of so many clients it is not written down"
-                " who owns which"
+                f"{where}; of so many clients it is not written down who owns which"
             )
-        if self._whole.rule.ends:
+        if whole.rule.ends:
             raise SettingError(
-                f"{where}: holds images back; a stream that stops would end at another"
-                " place in every concept"
+                f"{where}; a stream that stops would end at another place in every"
+                " concept"
             )
         kept = [own[there[own]] for own in np.split(owners.table, owners.starts[1:])]
+        self._check_data(number, kept, rounds)
+
+        # Positions in the table of owners are the numbers of samples.
+        found = np.flatnonzero(there[owners.table])
+        numbers = np.split(found, np.cumsum([own.size for own in kept])[:-1])
+        unused = np.zeros(1, np.int64)  # for a client that is never in the concept
+        stream = Stream(
+            [own if own.size else unused for own in kept],
+            whole.seed,
+            whole.rule,
+            whole.labels,
+        )
+        return stream, np.concatenate([own if own.size else unused for own in numbers])
+
+    def _check_data(self, number: int, kept: Sequence[Ints], rounds: int) -> None:
+        """Refuse a concept in which a client would have no data in some round."""
         empty = np.flatnonzero([not own.size for own in kept])
-        for t in range(1, rounds + 1 if empty.size else 0):
-            found = empty[self.world.changes.at(self._whole.seed, t, empty) == number]
+        if not empty.size:
+            return
+        for t in range(1, rounds + 1):
+            concepts = self.world.changes.at(self._whole.seed, t, empty)
+            found = empty[concepts == number]
             if found.size:
                 raise SettingError(
-                    f"{where}: client {found[0]} would have no data in round {t}"
+                    f"data.concepts[{number}]: client {found[0]} would have no data in"
+                    f" round {t}"
                 )
-        unused = np.zeros(1, np.int64)  # for a client that is never in the concept
-        each = np.split(
-            np.flatnonzero(there[owners.table]),
-            np.cumsum([own.size for own in kept])[:-1],
-        )
-        numbers = np.concatenate([own if own.size else unused for own in each])
-        rule, labels = self._whole.rule, self._whole.labels
-        return (
-            Stream(
-                [own if own.size else unused for own in kept],
-                self._whole.seed,
-                rule,
-                labels,
-            ),
-            numbers,
-        )
 
 
 def _seen(concept: Concept, images: Pixels, labels: Labels) -> tuple[Pixels, Labels]:
-    pixels, called = (
-        np.asarray(concept.images(images)),
-        np.asarray(concept.labels(images, labels)),
-    )
+    pixels = np.asarray(concept.images(images))
+    called = np.asarray(concept.labels(images, labels))
     same = pixels.shape == images.shape and pixels.dtype == images.dtype
     if not same or called.shape != labels.shape or called.dtype.kind not in "iu":
         raise SettingError(
@@ -259,10 +273,9 @@ def sets_to_judge_by(shares: Floats, validation: bool) -> list[int]:
     concepts with `shares` (S, concepts) > 0.
     """
     concepts = np.flatnonzero(shares.any(axis=0)).tolist()
-    return [
-        *concepts,
-        *(shares.shape[1] + concept for concept in concepts if validation),
-    ]
+    if not validation:
+        return concepts
+    return concepts + [shares.shape[1] + concept for concept in concepts]
 
 
 def judgement(
@@ -272,13 +285,14 @@ def judgement(
     `shares` (R, concepts).
     """
     runs, concepts = shares.shape
-    found = np.full(
-        (2, 2, concepts, runs), np.nan
-    )  # axes: test or validation, accuracy or loss, …
+    # axes: test or validation, accuracy or loss, …
+    found = np.full((2, 2, concepts, runs), np.nan)
     for nth, place in enumerate(places):
-        found[place // concepts, :, place % concepts] = scores[2 * nth : 2 * nth + 2]
+        of_set = scores[2 * nth : 2 * nth + 2]
+        found[place // concepts, :, place % concepts] = of_set
+
     there = shares.T > 0
-    (accuracy, loss), (validation, _) = np.where(there, shares.T * found, 0.0).sum(
-        axis=2
-    )
-    return Judgement(accuracy, loss, validation, np.where(there, found[0, 0], np.nan).T)
+    means = np.where(there, shares.T * found, 0.0).sum(axis=2)
+    (accuracy, loss), (validation, _) = means
+    by_concept = np.where(there, found[0, 0], np.nan).T
+    return Judgement(accuracy, loss, validation, by_concept)

@@ -299,7 +299,10 @@ def decode_all(pictures: Sequence[Encoded], channels: int) -> Pixels:
 
 
 def decode(
-    name: str, data: bytes | Path, channels: int, size: int | None = None
+    name: str,
+    data: bytes | Path,
+    channels: int,
+    size: int | None = None,
 ) -> Pixels:
     """Decode a JPEG, PNG or WebP picture into (channels, H, W); if `size` is given,
     resize it to size x size.

@@ -57,7 +57,11 @@ class LocalTraining:
 
 
 def batch_order(
-    seed: int, client: int, t: int, epoch: int, n: int
+    seed: int,
+    client: int,
+    t: int,
+    epoch: int,
+    n: int,
 ) -> NDArray[np.int64]:
     """Return the order in which a client passes over its n samples in an epoch of round
     t; the arguments determine it.
@@ -81,7 +85,11 @@ def batch_order(
 
 
 def schedule(
-    training: LocalTraining, seed: int, client: int, t: int, n: int
+    training: LocalTraining,
+    seed: int,
+    client: int,
+    t: int,
+    n: int,
 ) -> Iterator[Rows]:
     """Yield the rows of a client's buffer for each gradient step of round t: all rows,
     or those of one batch.
@@ -98,7 +106,12 @@ def schedule(
 # images shifted at random by a few pixels, by new draws in every round
 
 
-def moves(most: int, seeds: Ints, t: int, samples: Ints) -> Ints:
+def moves(
+    most: int,
+    seeds: Ints,
+    t: int,
+    samples: Ints,
+) -> Ints:
     """Draw the shift (down, right) of each sample in round t, (2, S), uniformly from
     −most to most.
     """
@@ -112,7 +125,8 @@ def shifted(images: NDArray[np.uint8], move: Ints, most: int) -> NDArray[np.uint
     """Shift each of the images (S, C, H, W) by its (down, right) in `move` (2, S), at
     most `most`; new pixels are 0.
 
-    >>> shifted(np.array([[[[1, 2], [3, 4]]]], np.uint8), np.array([[1], [0]]), 1).tolist()
+    >>> image = np.array([[[[1, 2], [3, 4]]]], np.uint8)
+    >>> shifted(image, np.array([[1], [0]]), most=1).tolist()
     [[[[0, 0], [1, 2]]]]
     """
     beside = (most, most)

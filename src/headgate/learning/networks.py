@@ -36,7 +36,12 @@ def build_model(model: Model, shape: Shape, classes: int) -> nn.Module:
     return made
 
 
-def initial_parameters(model: Model, shape: Shape, classes: int, seed: int) -> Tensor:
+def initial_parameters(
+    model: Model,
+    shape: Shape,
+    classes: int,
+    seed: int,
+) -> Tensor:
     """Return the initial parameters as a float32 vector, which the seed determines;
     torch's global generator is unchanged.
     """
@@ -53,7 +58,8 @@ class Flat:
     named_parameters.
 
     >>> flat = Flat(nn.Linear(3, 2))
-    >>> {name: tuple(view.shape) for name, view in flat.views(torch.arange(8.0)).items()}
+    >>> views = flat.views(torch.arange(8.0))
+    >>> {name: tuple(view.shape) for name, view in views.items()}
     {'weight': (2, 3), 'bias': (2,)}
     """
 
@@ -106,7 +112,12 @@ def _untrainable(model: nn.Module) -> str | None:
     return None
 
 
-def _check_output(name: str, model: nn.Module, shape: Shape, classes: int) -> None:
+def _check_output(
+    name: str,
+    model: nn.Module,
+    shape: Shape,
+    classes: int,
+) -> None:
     first = next(model.parameters())
     images = torch.zeros(2, *shape, dtype=first.dtype, device=first.device)
     images[1] = 1
@@ -139,9 +150,10 @@ def last_layer(model: nn.Module, shape: Shape) -> nn.Linear | None:
     """Return the linear layer whose output is the output of the model; None: the model
     does not end with such a layer.
 
-    >>> last_layer(nn.Sequential(nn.Flatten(), nn.Linear(4, 3)), (1, 2, 2))
+    >>> layers = [nn.Flatten(), nn.Linear(4, 3)]
+    >>> last_layer(nn.Sequential(*layers), (1, 2, 2))
     Linear(in_features=4, out_features=3, bias=True)
-    >>> last_layer(nn.Sequential(nn.Flatten(), nn.Linear(4, 3), nn.Tanh()), (1, 2, 2)) is None
+    >>> last_layer(nn.Sequential(*layers, nn.Tanh()), (1, 2, 2)) is None
     True
     """
     answers: list[tuple[nn.Linear, Tensor]] = []

@@ -18,6 +18,8 @@ from headgate.errors import SettingError, require
 from headgate.registry import Slot
 
 RETRIES = 100
+Columns = Mapping[str, NDArray[Any]]
+"""further values of the training images, by name"""
 
 
 class Owners(Protocol):
@@ -51,12 +53,20 @@ class Partition(ABC):
 
     @abstractmethod
     def split(
-        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+        self,
+        labels: Ints,
+        clients: int,
+        seed: int,
+        columns: Columns,
     ) -> list[Ints]:
         """Return the rows of each client, at least one row for each."""
 
     def owners(
-        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+        self,
+        labels: Ints,
+        clients: int,
+        seed: int,
+        columns: Columns,
     ) -> Owners:
         """Return the same owners in a form that may compute the rows of a client on
         demand.
@@ -66,9 +76,8 @@ class Partition(ABC):
 
 def shuffled(rows: Ints, seed: int, client: int) -> Ints:
     """Return the rows in a random order that depends on the seed and the client."""
-    return rows[
-        np.argsort(uniform(seed, Purpose.PARTITION, rows, client), kind="stable")
-    ]
+    drawn = uniform(seed, Purpose.PARTITION, rows, client)
+    return rows[np.argsort(drawn, kind="stable")]
 
 
 def share_of_each_class(
@@ -85,6 +94,10 @@ def share_of_each_class(
     return chosen
 
 
+def _at_least_one(name: str, value: int | None) -> None:
+    require(value is None or value >= 1, name, value, "at least 1")
+
+
 @dataclass(frozen=True)
 class Pairs(Partition):
     """Client m owns at most `per_class` images of each of the classes m and m + 1
@@ -94,15 +107,14 @@ class Pairs(Partition):
     per_class: int | None = None
 
     def __post_init__(self) -> None:
-        require(
-            self.per_class is None or self.per_class >= 1,
-            "per_class",
-            self.per_class,
-            "at least 1",
-        )
+        _at_least_one("per_class", self.per_class)
 
     def split(
-        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+        self,
+        labels: Ints,
+        clients: int,
+        seed: int,
+        columns: Columns,
     ) -> list[Ints]:
         owners = self.owners(labels, clients, seed, columns)
         table = owners.table(np.arange(clients))
@@ -112,7 +124,11 @@ class Pairs(Partition):
         ]
 
     def owners(
-        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+        self,
+        labels: Ints,
+        clients: int,
+        seed: int,
+        columns: Columns,
     ) -> "PairOwners":
         return PairOwners(labels, clients, seed, self.per_class)
 
@@ -125,7 +141,11 @@ class PairOwners:
     """
 
     def __init__(
-        self, labels: Ints, clients: int, seed: int, per_class: int | None
+        self,
+        labels: Ints,
+        clients: int,
+        seed: int,
+        per_class: int | None,
     ) -> None:
         of_class = [np.flatnonzero(labels == c) for c in range(int(labels.max()) + 1)]
         self.seed, self.per_class = seed, per_class
@@ -152,11 +172,11 @@ class PairOwners:
         """Return the images of some clients, (clients, most images); entries beyond a
         client's own number are undefined.
         """
-        table = np.empty(
-            (clients.size, int(self.lengths[clients].max(initial=0))), dtype=np.int32
-        )
+        most = int(self.lengths[clients].max(initial=0))
+        table = np.empty((clients.size, most), dtype=np.int32)
         for first, classes in enumerate(self.held):
-            members, at = np.flatnonzero(clients % len(self.held) == first), 0
+            members = np.flatnonzero(clients % len(self.held) == first)
+            at = 0
             for rows in classes:
                 until = at + rows[: self.per_class].size
                 for some, order in permutations(
@@ -176,15 +196,14 @@ class Iid(Partition):
     per_client: int | None = None
 
     def __post_init__(self) -> None:
-        require(
-            self.per_client is None or self.per_client >= 1,
-            "per_client",
-            self.per_client,
-            "at least 1",
-        )
+        _at_least_one("per_client", self.per_client)
 
     def split(
-        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+        self,
+        labels: Ints,
+        clients: int,
+        seed: int,
+        columns: Columns,
     ) -> list[Ints]:
         _enough_for_all(labels, clients, "iid")
         order = shuffled(np.arange(labels.size), seed, 0)
@@ -203,32 +222,36 @@ class Dirichlet(Partition):
         positive("alpha", self.alpha)
 
     def split(
-        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+        self,
+        labels: Ints,
+        clients: int,
+        seed: int,
+        columns: Columns,
     ) -> list[Ints]:
         _enough_for_all(labels, clients, "dirichlet")
+        of_class = [
+            shuffled(np.flatnonzero(labels == c), seed, 0)
+            for c in range(int(labels.max()) + 1)
+        ]
         for attempt in range(RETRIES):
-            generator = np.random.Generator(
-                np.random.Philox(key=[seed, 2**32 * Purpose.PARTITION + attempt])
-            )
-            owned: list[list[Ints]] = [[] for _ in range(clients)]
-            for c in range(int(labels.max()) + 1):
-                rows = shuffled(np.flatnonzero(labels == c), seed, 0)
-                cuts = (
-                    np.cumsum(generator.dirichlet(np.full(clients, self.alpha)))[:-1]
-                    * rows.size
-                )
-                for m, part in enumerate(np.split(rows, cuts.astype(np.int64))):
-                    owned[m].append(part)
-            whole = [np.concatenate(parts) for parts in owned]
-            if all(part.size for part in whole):
-                return whole
-        empty = (
-            f"in {RETRIES} draws some of the {clients} clients always stayed without"
-            " data"
-        )
+            key = [seed, 2**32 * Purpose.PARTITION + attempt]
+            generator = np.random.Generator(np.random.Philox(key=key))
+            parts = [
+                np.split(rows, self._cuts(generator, clients, rows.size))
+                for rows in of_class
+            ]
+            owned = [np.concatenate(own) for own in zip(*parts, strict=True)]
+            if all(own.size for own in owned):
+                return owned
         raise SettingError(
-            f"data.alpha = {self.alpha}: {empty}; raise alpha or use fewer clients"
+            f"data.alpha = {self.alpha}: in {RETRIES} draws some of the {clients}"
+            " clients always stayed without data; raise alpha or use fewer clients"
         )
+
+    def _cuts(self, generator: np.random.Generator, clients: int, size: int) -> Ints:
+        """Return the places at which a class is cut."""
+        shares = generator.dirichlet(np.full(clients, self.alpha))
+        return (np.cumsum(shares)[:-1] * size).astype(np.int64)
 
 
 @dataclass(frozen=True)
@@ -240,7 +263,11 @@ class ByColumn(Partition):
     column: str
 
     def split(
-        self, labels: Ints, clients: int, seed: int, columns: Mapping[str, NDArray[Any]]
+        self,
+        labels: Ints,
+        clients: int,
+        seed: int,
+        columns: Columns,
     ) -> list[Ints]:
         if self.column not in columns:
             known = ", ".join(columns) or "none"
@@ -262,9 +289,9 @@ def _enough_for_all(labels: Ints, clients: int, name: str) -> None:
     owner.
     """
     if clients > labels.size:
-        dealt = f"{labels.size} images are dealt out to {clients} clients"
         raise SettingError(
-            f"data.partition = {name}: client {labels.size} would have no data; {dealt}"
+            f"data.partition = {name}: client {labels.size} would have no data;"
+            f" {labels.size} images are dealt out to {clients} clients"
         )
 
 

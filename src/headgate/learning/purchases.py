@@ -114,7 +114,13 @@ class PurchaseTable:
             round=self.round[at],
         )
 
-    def with_new(self, t: int, key: Ints, samples: Ints, rows: Ints) -> "PurchaseTable":
+    def with_new(
+        self,
+        t: int,
+        key: Ints,
+        samples: Ints,
+        rows: Ints,
+    ) -> "PurchaseTable":
         """Return the table extended by samples that were admitted in round t."""
         at = np.searchsorted(self.key, key)
         new = {
@@ -196,7 +202,11 @@ class StreamSource:
         return np.asarray(np.minimum(wanted, np.maximum(self.ends - had, 0)))
 
     def after_purchase(
-        self, t: int, known: Known, before: Ledger, admitted: Ints
+        self,
+        t: int,
+        known: Known,
+        before: Ledger,
+        admitted: Ints,
     ) -> Known:
         """Return the table of purchases after each client admitted `admitted` samples
         in round t, (S, M).
@@ -208,7 +218,11 @@ class StreamSource:
         return None
 
     def find(
-        self, known: Known, seeds: Ints, clients: Ints, admissions: Ints
+        self,
+        known: Known,
+        seeds: Ints,
+        clients: Ints,
+        admissions: Ints,
     ) -> StreamRows:
         """Return the sample numbers and rows of these admissions of clients; `seeds`
         are places among all seeds.
@@ -234,7 +248,12 @@ class StreamSource:
         return StreamRows(samples, rows)
 
     def trainable(
-        self, t: int, known: Known, before: Ledger, after: Ledger, clients: Ints
+        self,
+        t: int,
+        known: Known,
+        before: Ledger,
+        after: Ledger,
+        clients: Ints,
     ) -> TrainingSamples:
         """Return the samples on which these clients (S, C) train in round t."""
         owner, admissions = held_admissions(after, clients)
@@ -263,7 +282,11 @@ class PurchaseSource(StreamSource):
         )
 
     def after_purchase(
-        self, t: int, known: Known, before: Ledger, admitted: Ints
+        self,
+        t: int,
+        known: Known,
+        before: Ledger,
+        admitted: Ints,
     ) -> Known:
         assert known is not None
         known = self._later(t, known, before.admitted)
@@ -290,7 +313,11 @@ class PurchaseSource(StreamSource):
         return known.only(key_of(*held_admissions(after, everybody)))
 
     def find(
-        self, known: Known, seeds: Ints, clients: Ints, admissions: Ints
+        self,
+        known: Known,
+        seeds: Ints,
+        clients: Ints,
+        admissions: Ints,
     ) -> StreamRows:
         assert known is not None
         at = self._places(known, seeds, clients, admissions)
@@ -298,13 +325,22 @@ class PurchaseSource(StreamSource):
         return StreamRows(samples.astype(np.int64), rows.astype(np.int64))
 
     def _places(
-        self, known: PurchaseTable, seeds: Ints | int, clients: Ints, admissions: Ints
+        self,
+        known: PurchaseTable,
+        seeds: Ints | int,
+        clients: Ints,
+        admissions: Ints,
     ) -> Ints:
         """Return the places in the table of these admissions of clients."""
         return known.find(key_of(seeds * self.clients + clients, admissions))
 
     def trainable(
-        self, t: int, known: Known, before: Ledger, after: Ledger, clients: Ints
+        self,
+        t: int,
+        known: Known,
+        before: Ledger,
+        after: Ledger,
+        clients: Ints,
     ) -> TrainingSamples:
         assert known is not None
         held = super().trainable(t, known, before, after, clients)
@@ -346,7 +382,11 @@ class ChoosingSource(PurchaseSource):
         return self._left(known.looked, self.data.window * ordered)
 
     def after_purchase(
-        self, t: int, known: Known, before: Ledger, admitted: Ints
+        self,
+        t: int,
+        known: Known,
+        before: Ledger,
+        admitted: Ints,
     ) -> Known:
         """Process one run at a time: the results do not depend on other runs, and
         memory is needed for one run only.
@@ -433,7 +473,11 @@ class ChoosingSource(PurchaseSource):
         return found
 
     def _held_rows(
-        self, known: PurchaseTable, before: Ledger, s: int, clients: Ints
+        self,
+        known: PurchaseTable,
+        before: Ledger,
+        s: int,
+        clients: Ints,
     ) -> Ints:
         """Return the rows of the samples that clients hold, filled up with −1."""
         run = before.of_runs(slice(s, s + 1))
@@ -445,7 +489,11 @@ class ChoosingSource(PurchaseSource):
         return rows
 
     def _scores(
-        self, asked: tuple[str, ...], s: int, rows: Ints, there: Bools
+        self,
+        asked: tuple[str, ...],
+        s: int,
+        rows: Ints,
+        there: Bools,
     ) -> Scores:
         """Return the scores of rows (C, W) of the training set; `there` marks the
         places that hold a row.
@@ -527,7 +575,11 @@ class UseCounts:
 
     @classmethod
     def restored(
-        cls, runs: int, samples: int, keys: Ints, counts: NDArray[np.int32]
+        cls,
+        runs: int,
+        samples: int,
+        keys: Ints,
+        counts: NDArray[np.int32],
     ) -> "UseCounts":
         """Return the counts of a saved table; the sums are computed from it."""
         uses = cls(runs, samples)

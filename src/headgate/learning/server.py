@@ -35,7 +35,13 @@ class ServerUpdate(ABC):
         return {}
 
     @abstractmethod
-    def step(self, t: int, model: Any, mean: Any, state: State) -> tuple[Any, State]:
+    def step(
+        self,
+        t: int,
+        model: Any,
+        mean: Any,
+        state: State,
+    ) -> tuple[Any, State]:
         """Return the model after round t and the new state; `mean` is the weighted mean
         of the clients' models.
         """
@@ -47,8 +53,18 @@ class Average(ServerUpdate):
     paper).
     """
 
-    def step(self, t: int, model: Any, mean: Any, state: State) -> tuple[Any, State]:
+    def step(
+        self,
+        t: int,
+        model: Any,
+        mean: Any,
+        state: State,
+    ) -> tuple[Any, State]:
         return mean, state
+
+
+def _below_one(name: str, value: float) -> None:
+    require(0 <= value < 1, name, value, "0 or more and less than 1")
 
 
 @dataclass(frozen=True)
@@ -62,17 +78,18 @@ class Momentum(ServerUpdate):
 
     def __post_init__(self) -> None:
         positive("lr", self.lr, most=float("inf"))
-        require(
-            0 <= self.momentum < 1,
-            "momentum",
-            self.momentum,
-            "0 or more and less than 1",
-        )
+        _below_one("momentum", self.momentum)
 
     def start(self, model: Any) -> State:
         return {"velocity": model * 0}
 
-    def step(self, t: int, model: Any, mean: Any, state: State) -> tuple[Any, State]:
+    def step(
+        self,
+        t: int,
+        model: Any,
+        mean: Any,
+        state: State,
+    ) -> tuple[Any, State]:
         velocity = self.momentum * state["velocity"] + (mean - model)
         return model + self.lr * velocity, {"velocity": velocity}
 
@@ -95,24 +112,23 @@ class Adam(ServerUpdate):
         for name in ("lr", "tau"):
             positive(name, getattr(self, name), most=float("inf"))
         for name in ("beta1", "beta2"):
-            require(
-                0 <= getattr(self, name) < 1,
-                name,
-                getattr(self, name),
-                "0 or more and less than 1",
-            )
+            _below_one(name, getattr(self, name))
 
     def start(self, model: Any) -> State:
         return {"first": model * 0, "second": model * 0 + self.tau**2}
 
-    def step(self, t: int, model: Any, mean: Any, state: State) -> tuple[Any, State]:
+    def step(
+        self,
+        t: int,
+        model: Any,
+        mean: Any,
+        state: State,
+    ) -> tuple[Any, State]:
         change = mean - model
         first = self.beta1 * state["first"] + (1 - self.beta1) * change
         second = self.second(state["second"], change * change)
-        return model + self.lr * first / (second**0.5 + self.tau), {
-            "first": first,
-            "second": second,
-        }
+        step = self.lr * first / (second**0.5 + self.tau)
+        return model + step, {"first": first, "second": second}
 
     def second(self, before: Any, square: Any) -> Any:
         """Return the new mean of the squares of the changes."""
@@ -126,11 +142,10 @@ class Yogi(Adam):
     """
 
     def second(self, before: Any, square: Any) -> Any:
-        # before − (1 − β2)·square·sign(before − square), written as products that keep
-        # the type of the arrays
-        return before + (1 - self.beta2) * (
-            square * (before < square) - square * (before > square)
-        )
+        # square·sign(square − before), written as products that keep the type of the
+        # arrays
+        signed = square * (before < square) - square * (before > square)
+        return before + (1 - self.beta2) * signed
 
 
 SERVER = Slot(
@@ -157,12 +172,11 @@ def aggregation_weights(rule: str, alpha: Floats, n: Ints) -> Floats:
         rule,
         "one of memory, alpha, uniform",
     )
-    present = (n > 0).astype(np.float64)
     if rule == "memory":
         return memory_proportional_weight(alpha, n)
-    return memory_proportional_weight(
-        alpha if rule == "alpha" else np.ones_like(alpha), present
-    )
+    if rule == "uniform":
+        alpha = np.ones_like(alpha)
+    return memory_proportional_weight(alpha, (n > 0).astype(np.float64))
 
 
 def newest_share(t: int, eta: float) -> float:
@@ -173,8 +187,10 @@ def newest_share(t: int, eta: float) -> float:
     models change much, and more later. With η = 0 it is the plain mean of all models so
     far.
 
-    >>> [newest_share(t, 0.0) for t in (1, 2, 4)], newest_share(1, 8.0), newest_share(28, 8.0)
-    ([1.0, 0.5, 0.25], 1.0, 0.25)
+    >>> [newest_share(t, eta=0.0) for t in (1, 2, 4)]
+    [1.0, 0.5, 0.25]
+    >>> [newest_share(t, eta=8.0) for t in (1, 28)]
+    [1.0, 0.25]
     """
     return (eta + 1) / (t + eta)
 
@@ -184,11 +200,18 @@ def between(old: NDArray[Any], new: NDArray[Any], share: float) -> NDArray[Any]:
     product and the sum are in float64.
     """
     part = old.dtype.type(share)
-    base, part = (old, part) if part < 0.5 else (new, part - 1)
+    base = old
+    if part >= 0.5:
+        base, part = new, part - 1
     return np.asarray(base + np.float64(part) * (new - old)).astype(old.dtype)
 
 
-def draw_cohort(seed: int, t: int, clients: int, size: int) -> Ints:
+def draw_cohort(
+    seed: int,
+    t: int,
+    clients: int,
+    size: int,
+) -> Ints:
     """Draw `size` distinct clients of `clients`, ascending: each set is equally likely,
     and seed and round determine it.
 
@@ -204,12 +227,9 @@ def draw_cohort(seed: int, t: int, clients: int, size: int) -> Ints:
     drawn: Ints = np.empty(0, dtype=np.int64)
     chosen = drawn
     while chosen.size < wanted:
-        index = (t << 32) + np.arange(
-            drawn.size, drawn.size + 2 * (wanted - chosen.size)
-        )
-        drawn = np.concatenate(
-            [drawn, (uniform(seed, Purpose.COHORT, index) * clients).astype(np.int64)]
-        )
+        more = drawn.size + np.arange(2 * (wanted - chosen.size))
+        draws = uniform(seed, Purpose.COHORT, (t << 32) + more) * clients
+        drawn = np.concatenate([drawn, draws.astype(np.int64)])
         distinct, first_time = np.unique(drawn, return_index=True)
         chosen = distinct[np.argsort(first_time)][:wanted]
     if out:

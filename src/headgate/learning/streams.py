@@ -92,24 +92,34 @@ class MarkovStream(Reshuffle):
         length: int,
         classes: Callable[[int], Ints],
     ) -> Iterator[tuple[slice, Ints]]:
-        for place, (client, begin) in enumerate(
-            zip(clients.tolist(), first.tolist(), strict=True)
-        ):
-            at, label = begin + np.arange(length), classes(client)
-            cut, inside = uniform(
-                seed, Purpose.STREAM_RUN, np.stack([2 * at, 2 * at + 1]), client
-            )
-            by_class = np.lexsort((cut, label))
-            least = by_class[
-                np.flatnonzero(np.diff(label[by_class], prepend=-1))
-            ]  # the least draw starts each class
-            begins, inside[least] = cut * self.mixing < 1, -1.0
-            begins[least] = True
-            order = np.lexsort((inside, label))
-            drawn = uniform(seed, Purpose.STREAM, at[order[begins[order]]], client)[
-                np.cumsum(begins[order]) - 1
-            ]
-            yield slice(place, place + 1), order[np.argsort(drawn, kind="stable")][None]
+        places = zip(clients.tolist(), first.tolist(), strict=True)
+        for place, (client, begin) in enumerate(places):
+            at = begin + np.arange(length)
+            order = self._order(seed, client, at, classes(client))
+            yield slice(place, place + 1), order[None]
+
+    def _order(
+        self,
+        seed: int,
+        client: int,
+        at: Ints,
+        label: Ints,
+    ) -> Ints:
+        """Return the order of a client's images in the pass at these positions."""
+        address = np.stack([2 * at, 2 * at + 1])
+        cut, inside = uniform(seed, Purpose.STREAM_RUN, address, client)
+        begins = cut * self.mixing < 1
+        # The least draw of each class starts a sequence, which no other precedes.
+        by_class = np.lexsort((cut, label))
+        least = by_class[np.flatnonzero(np.diff(label[by_class], prepend=-1))]
+        begins[least] = True
+        inside[least] = -1.0
+
+        order = np.lexsort((inside, label))
+        begins = begins[order]
+        sequence = np.cumsum(begins) - 1
+        drawn = uniform(seed, Purpose.STREAM, at[order[begins]], client)
+        return order[np.argsort(drawn[sequence], kind="stable")]
 
 
 STREAM = Slot(
@@ -172,12 +182,15 @@ class Stream:
         """
         lengths = self.lengths[clients]
         if isinstance(self.rule, Replacement):
-            own = (
-                uniform(self.seed, Purpose.STREAM, positions, clients) * lengths
-            ).astype(np.int64)
-            return StreamRows(
-                self.starts[clients] + own, self.owners.rows(clients, own)
-            )
+            drawn = uniform(self.seed, Purpose.STREAM, positions, clients)
+            own = (drawn * lengths).astype(np.int64)
+        else:
+            own = self._place(clients, positions, lengths)
+        rows = self.owners.rows(clients, own)
+        return StreamRows(self.starts[clients] + own, rows)
+
+    def _place(self, clients: Ints, positions: Ints, lengths: Ints) -> Ints:
+        """Return the number of each image among its client's own."""
         nth, place = np.divmod(positions, lengths)
         if self.rule.ends and nth.any():
             late = np.flatnonzero(nth)[0]
@@ -185,28 +198,33 @@ class Stream:
                 f"data.stream = stop: the stream of client {clients[late]} ends after"
                 f" {lengths[late]} samples"
             )
-        wanted, which = np.unique(clients << _NTH_BITS | nth, return_inverse=True)
-        new = np.array(
-            [key for key in wanted.tolist() if key not in self._orders], dtype=np.int64
-        )
-        whose, passes = new >> _NTH_BITS, new & (1 << _NTH_BITS) - 1
-        size = self.lengths[whose]
-        if new.size and sum(map(len, self._orders.values())) + size.sum() > KEPT:
-            self._orders = {
-                key: self._orders[key] for key in np.setdiff1d(wanted, new).tolist()
-            }
-        for length in np.unique(size).tolist():
-            alike = np.flatnonzero(size == length)
-            for some, drawn in self.rule.orders(
-                self.seed, whose[alike], passes[alike] * length, length, self._classes
-            ):
-                self._orders |= zip(
-                    new[alike[some]].tolist(), drawn.astype(np.int32), strict=True
-                )
+        passes = clients << _NTH_BITS | nth
+        wanted, which = np.unique(passes, return_inverse=True)
+        self._draw(wanted)
         orders = [self._orders[key] for key in wanted.tolist()]
         starts = np.cumsum([0, *map(len, orders)])
-        own = np.concatenate([NONE, *orders])[starts[which] + place]
-        return StreamRows(self.starts[clients] + own, self.owners.rows(clients, own))
+        return np.asarray(np.concatenate([NONE, *orders])[starts[which] + place])
+
+    def _draw(self, wanted: Ints) -> None:
+        """Draw the orders of the passes that are not kept."""
+        new = [key for key in wanted.tolist() if key not in self._orders]
+        if not new:
+            return
+        keys = np.array(new, dtype=np.int64)
+        clients = keys >> _NTH_BITS
+        passes = keys & (1 << _NTH_BITS) - 1
+        size = self.lengths[clients]
+        if sum(map(len, self._orders.values())) + size.sum() > KEPT:
+            old = np.setdiff1d(wanted, keys).tolist()
+            self._orders = {key: self._orders[key] for key in old}
+        for length in np.unique(size).tolist():
+            alike = np.flatnonzero(size == length)
+            first = passes[alike] * length
+            for some, drawn in self.rule.orders(
+                self.seed, clients[alike], first, length, self._classes
+            ):
+                those = keys[alike[some]].tolist()
+                self._orders |= zip(those, drawn.astype(np.int32), strict=True)
 
     def _classes(self, client: int) -> Ints:
         own = np.arange(self.lengths[client])
@@ -223,6 +241,5 @@ def spans(starts: Ints, lengths: Ints) -> Ints:
     >>> spans(np.array([5, 20]), np.array([3, 2])).tolist()
     [5, 6, 7, 20, 21]
     """
-    return np.repeat(starts - (np.cumsum(lengths) - lengths), lengths) + np.arange(
-        lengths.sum()
-    )
+    before = np.cumsum(lengths) - lengths
+    return np.repeat(starts - before, lengths) + np.arange(lengths.sum())

@@ -89,7 +89,10 @@ def arrays_of(
 
 
 def _read(
-    path: Path, content: bytes, label: str, features: tuple[str, ...] | None
+    path: Path,
+    content: bytes,
+    label: str,
+    features: tuple[str, ...] | None,
 ) -> _Rows:
     with naming(path, f"cannot be read as {path.suffix[1:]}"):
         if path.suffix == ".npz":
@@ -155,7 +158,10 @@ def _check_size(path: Path, rows: int, columns: int) -> None:
 
 
 def _from_frame(
-    path: Path, frame: pl.DataFrame, label: str, features: tuple[str, ...] | None
+    path: Path,
+    frame: pl.DataFrame,
+    label: str,
+    features: tuple[str, ...] | None,
 ) -> _Rows:
     _check_there(path, "column", (label, *(features or ())), frame.columns)
     names = features or tuple(name for name in frame.columns if name != label)
@@ -210,7 +216,10 @@ def _check_text(path: Path, column: pl.Series) -> None:
 
 
 def _npz(
-    path: Path, content: bytes, label: str, features: tuple[str, ...] | None
+    path: Path,
+    content: bytes,
+    label: str,
+    features: tuple[str, ...] | None,
 ) -> _Rows:
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         size = sum(info.file_size for info in archive.infolist())
@@ -243,7 +252,10 @@ def _npz(
 
 
 def _check_there(
-    path: Path, what: str, wanted: Sequence[str], there: Sequence[str]
+    path: Path,
+    what: str,
+    wanted: Sequence[str],
+    there: Sequence[str],
 ) -> None:
     known = set(there)
     for name in wanted:
@@ -286,7 +298,12 @@ def _classes(path: Path, label: str, labels: pl.Series) -> list[Any]:
     return classes
 
 
-def _numbered(path: Path, label: str, rows: _Rows, classes: list[Any]) -> Labels:
+def _numbered(
+    path: Path,
+    label: str,
+    rows: _Rows,
+    classes: list[Any],
+) -> Labels:
     """Return the number of the class of each row, (N,)."""
     kind = pl.String if isinstance(classes[0], str) else pl.Int64
     numbers = rows.labels.cast(kind, strict=False).replace_strict(
