@@ -34,7 +34,7 @@ def test_a_slider_changes_the_plan_the_link_and_what_is_copied(tab, served):
     assert plan["system"]["budget"] == float(budget)
 
 
-def test_of_many_movements_the_last_is_answered_and_what_cannot_be_is_said_beside_its_field(
+def test_of_many_movements_the_last_is_answered_and_refusals_stand_beside_their_field(
     tab, served
 ):
     page = tab(served, "/plan?rounds=40&seeds=2", expected="422")

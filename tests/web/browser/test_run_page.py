@@ -69,7 +69,7 @@ def test_numbers_one_click_away_and_three_ways_to_save(tab, served):
     }
 
 
-def test_rounds_appear_as_they_land_until_the_run_is_finished_and_take_nobodys_place_away(
+def test_rounds_appear_as_they_land_until_the_run_is_finished_and_move_nothing(
     tab, tmp_path
 ):
     made = MadeUp(tmp_path / "live", rounds=12).play(2)
