@@ -17,7 +17,6 @@ from rich.console import RenderableType
 from headgate.analysis import comparison
 from headgate.analysis.curves import heat, money_panel, policy_curves
 from headgate.analysis.display import Displayed
-from headgate.analysis.figures import money_figure
 from headgate.analysis.formatting import jsonable, percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import conclusion
@@ -319,6 +318,8 @@ class Comparison(Displayed):
             If the prices differ between the runs, so that their money cannot be
             compared.
         """
+        from headgate.analysis.figures import money_figure
+
         self._check_prices("plot", "report.html shows them one by one")
         names = self._policies()
         saved = chosen_budget(savings(self.rows), self.budget)
