@@ -70,8 +70,11 @@ def write_report(
         The file.
     """
     policies = read_runs(runs) if found is None else found
-    rows = comparison.rows(policies) if comparison.several_budgets(policies) else []
-    saved = chosen_budget(savings(rows), budget)
+    rows: list[dict[str, Any]] = []
+    saved: list[Saving] = []
+    if comparison.several_budgets(policies):
+        rows = comparison.rows(policies)
+        saved = chosen_budget(savings(rows), budget)
 
     summaries = [summarise(one, target) for one in policies]
     table = summary_table(summaries, target)
