@@ -1,6 +1,4 @@
-"""Files that are written whole, the origin of their numbers, and the scripts of
-self-contained pages.
-"""
+"""Files that are written whole, where their numbers come from, and scripts of pages."""
 
 import json
 import re
@@ -21,9 +19,7 @@ from headgate.writing import replace_file
 
 @cache
 def beside(module: str, name: str) -> str:
-    """Return the text of a file in the folder of a module, whose `__file__` is
-    `module`.
-    """
+    """Return the text of a file beside a module, whose `__file__` is `module`."""
     return (Path(module).parent / name).read_text("utf-8")
 
 
@@ -38,19 +34,19 @@ def as_json(value: Any) -> str:
 
 
 def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
-    """Write texts to files of a folder, by name, and return the paths; create the
-    folder if it is missing.
+    """Write texts to files of a folder, by name, and return the paths.
+
+    The folder is created if it is missing.
     """
     make_folder(folder)
-    for name, text in texts.items():
-        write_whole("page", folder / name, text.encode())
-    return [folder / name for name in texts]
+    paths = [folder / name for name in texts]
+    for path in paths:
+        write_whole("page", path, texts[path.name].encode())
+    return paths
 
 
 def check_file(what: str, path: Path, suffixes: Iterable[str]) -> None:
-    """Raise an error if a file has a wrong suffix or no folder, before any work is done
-    for it.
-    """
+    """Raise an error if a file has a wrong suffix or no folder."""
     if path.suffix not in suffixes:
         raise SettingError(f"{what} {path}: must end in {', '.join(suffixes)}")
     if not path.parent.is_dir():
@@ -63,10 +59,8 @@ def write_whole(
     """Write a whole file or none; an error message names `what`."""
     try:
         replace_file(path, content, durable=False)
-    except (
-        OSError,
-        pl.exceptions.PolarsError,
-    ) as error:  # polars reports a full disk with its own error
+    # polars reports a full disk with its own error
+    except (OSError, pl.exceptions.PolarsError) as error:
         why = getattr(error, "strerror", None) or " ".join(str(error).split())
         raise DataError(f"{what} {path}: cannot be written ({why})") from None
 
@@ -77,22 +71,22 @@ UNRECORDED = "not recorded"
 def facts_of(
     command: str, runs: Sequence[RunFolder], quick: bool = False
 ) -> dict[str, Any]:
-    """Return the command, the commits, dates, devices and computing time of the runs,
-    and the commit that writes the page.
-    """
+    """Return the command, the code, the dates, the devices and the time of runs."""
     known = [run.environment for run in runs]
-    commits = sorted({str(each.get("commit") or UNRECORDED) for each in known})
-    dates = sorted({str(each.get("started", ""))[:10] for each in known})
+    commits = {str(each.get("commit") or UNRECORDED) for each in known}
+    dates = {str(each.get("started", ""))[:10] for each in known}
     devices = [
         f"{each.get('device', 'cpu')}, {each.get('executor')}, {each.get('dtype')}"
         for each in known
     ]
+    parts = [part for run in runs for part in shard_folders(run.path)]
+    seconds = sum(read_state(part).get("elapsed_s", 0.0) for part in parts)
     return {
         "command": command,
         "quick": quick,
         "page_commit": this_code(),
-        "commits": commits,
-        "dates": dates,
+        "commits": sorted(commits),
+        "dates": sorted(dates),
         "devices": list(dict.fromkeys(devices)),
         "computing_s": round(sum(run.computing_s for run in runs), 1),
     }
@@ -110,33 +104,27 @@ EXPORT = re.compile(
 
 
 def script(entry: str) -> str:
-    """Return one script of the module `entry` and all its imports, each in its own
-    function to keep their names apart.
+    """Return one script of the module `entry` and all its imports.
+
+    Each module is in its own function, to keep their names apart.
     """
     done: dict[str, str] = {}
+    _add(entry, done)
+    text = '"use strict";\n' + "".join(done.values())
+    # nothing may end the script element
+    return re.sub(r"<(?=/script|!--)", r"\\x3c", text, flags=re.IGNORECASE)
 
-    def add(name: str) -> None:
-        text = beside(__file__, f"drawing/{name}.js")
-        needed = IMPORT.findall(text)
-        for _, other in needed:
-            if other not in done:
-                add(other)
-        taken = "".join(
-            f"const {{{names.replace(' as ', ': ')}}} = {other}Module;\n"
-            for names, other in needed
-        )
-        given, body = EXPORT.findall(text), EXPORT.sub("", IMPORT.sub("", text))
-        done[name] = (
-            f"const {name}Module = (() => {{\n"
-            f"{taken}{body}return {{ {', '.join(given)}"
-            " };\n"
-            "})();\n"
-        )
 
-    add(entry)
-    return re.sub(
-        r"<(?=/script|!--)",
-        r"\\x3c",
-        '"use strict";\n' + "".join(done.values()),
-        flags=re.IGNORECASE,
+def _add(name: str, done: dict[str, str]) -> None:
+    """Add a module to those that are done, after all that it imports."""
+    text = beside(__file__, f"drawing/{name}.js")
+    taken = ""
+    for names, other in IMPORT.findall(text):
+        if other not in done:
+            _add(other, done)
+        taken += f"const {{{names.replace(' as ', ': ')}}} = {other}Module;\n"
+    given = ", ".join(EXPORT.findall(text))
+    body = EXPORT.sub("", IMPORT.sub("", text))
+    done[name] = (
+        f"const {name}Module = (() => {{\n{taken}{body}return {{ {given} }};\n}})();\n"
     )

@@ -1,6 +1,4 @@
-"""The results of rehearsals and plans: rows, one summary per policy, tables, and a plan
-as JSON.
-"""
+"""The results of rehearsals and plans: rows, summaries, tables, and a plan as JSON."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -45,27 +43,28 @@ BOUND = (
 
 def rows(experiment: Experiment, rehearsals: Mapping[str, Rehearsal]) -> pl.DataFrame:
     """Return a table with one row per policy, seed and round, in `COLUMNS`."""
-    frames, k = [], experiment.bound
+    frames, seeds = [], experiment.seeds
     for name, result in rehearsals.items():
-        rounds, seeds = np.arange(1, result.rounds + 1), experiment.seeds
-        known = {"penalty": result.penalty(k), "bound": result.bound(k)}
-        index = {
-            "policy": np.full(len(seeds) * rounds.size, name),
-            "seed": np.repeat(seeds, rounds.size),
+        bounds = {
+            "penalty": result.penalty(experiment.bound),
+            "bound": result.bound(experiment.bound),
         }
-        values = {
-            key: (known[key] if key in known else getattr(result, key)).ravel()
-            for key in MEASURED
+        columns: dict[str, Any] = {
+            "policy": np.full(len(seeds) * result.rounds, name),
+            "seed": np.repeat(seeds, result.rounds),
+            "t": np.tile(np.arange(1, result.rounds + 1), len(seeds)),
         }
-        frames.append(
-            pl.DataFrame({**index, "t": np.tile(rounds, len(seeds)), **values})
-        )
+        for key in MEASURED:
+            values = bounds[key] if key in bounds else getattr(result, key)
+            columns[key] = values.ravel()
+        frames.append(pl.DataFrame(columns))
     return pl.concat(frames)
 
 
 def write(frame: pl.DataFrame, path: Path) -> None:
-    """Write a table in the format of the suffix, one of `WRITERS`; in .csv, no text can
-    be read as a formula.
+    """Write a table in the format of the suffix, one of `WRITERS`.
+
+    In .csv, no text can be read as a formula.
     """
     if path.suffix == ".csv":
         texts = frame.select(pl.col(pl.String))
@@ -77,28 +76,22 @@ def write(frame: pl.DataFrame, path: Path) -> None:
 
 def as_runs(experiment: Experiment, name: str, result: Rehearsal) -> Runs:
     """Return the rehearsal of a policy as runs without any learning."""
-    system, shape = experiment.system, result.spend.shape
-    kept = {"excess": "peak_excess"} | {
-        key: key for key in ("price", "admitted", "n", "N", "n_eff", "debt", "spend")
-    }
-    values = {
-        key: np.asarray(getattr(result, own), dtype=np.float64)
-        for key, own in kept.items()
-    }
+    shape = result.spend.shape
+    values = dict.fromkeys(LEARNING, np.full(shape, np.nan))
+    for key in ("price", "admitted", "n", "N", "n_eff", "debt", "spend"):
+        values[key] = np.asarray(getattr(result, key), dtype=np.float64)
+    values["excess"] = np.asarray(result.peak_excess, dtype=np.float64)
+    values["bound"] = result.bound(experiment.bound)
     return Runs(
         folder=experiment.name,
         policy=name,
-        budget=system.budget,
-        buffers=system.buffer,
+        budget=experiment.system.budget,
+        buffers=experiment.system.buffer,
         rounds=result.rounds,
         seeds=tuple(experiment.seeds[: shape[0]].tolist()),
         lost=np.zeros(shape[0], dtype=bool),
         reached=np.full(shape[0], result.rounds),
-        values={
-            **values,
-            "bound": result.bound(experiment.bound),
-            **dict.fromkeys(LEARNING, np.full(shape, np.nan)),
-        },
+        values=values,
     )
 
 
@@ -122,58 +115,73 @@ def rehearsal_tables(
     experiment: Experiment, summaries: Sequence[PolicySummary]
 ) -> list[RenderableType]:
     """Return a table with one line for each rehearsed policy."""
-    e = experiment
-    size = f"{counted(summaries[0].rounds, 'round')}, {counted(len(e.seeds), 'seed')}"
+    system = experiment.system
+    rounds = counted(summaries[0].rounds, "round")
+    seeds = counted(len(experiment.seeds), "seed")
     title = (
-        f"{e.name}: {size}, budget {e.system.budget:g} a round, {e.system.clients}"
-        f" clients with room for {e.system.all_places}"
+        f"{experiment.name}: {rounds}, {seeds}, budget {system.budget:g} a round,"
+        f" {system.clients} clients with room for {system.all_places}"
     )
-    names = (
-        "policy,spend a round,over budget,Vio_S,Vio_B,mean n,peak n,max"
-        " n_m-B_m,N,N_eff,free,mean p,bound,regret"
-    )
-    lines = [
-        [
-            s.policy,
-            money(s.spend_per_round),
-            f"{s.runs_over_budget} of {s.runs}, {percent(s.dearest_share)}",
-            *map(number, (s.cost_violation, s.buffer_violation, s.mean_n, s.peak_n)),
-            signed(s.peak_excess),
-            *map(
-                number,
-                (
-                    round(s.N or 0),
-                    round(s.n_eff or 0),
-                    s.free,
-                    s.mean_penalty,
-                    s.bound,
-                    s.regret,
-                ),
-            ),
-        ]
-        for s in summaries
+    lines = [_line(each) for each in summaries]
+    return [StackedTable(title, HEADER, lines), plain_text(BOUND)]
+
+
+HEADER = (
+    "policy",
+    "spend a round",
+    "over budget",
+    "Vio_S",
+    "Vio_B",
+    "mean n",
+    "peak n",
+    "max n_m-B_m",
+    "N",
+    "N_eff",
+    "free",
+    "mean p",
+    "bound",
+    "regret",
+)
+
+
+def _line(one: PolicySummary) -> list[str]:
+    """Return the cells below `HEADER`."""
+    return [
+        one.policy,
+        money(one.spend_per_round),
+        f"{one.runs_over_budget} of {one.runs}, {percent(one.dearest_share)}",
+        number(one.cost_violation),
+        number(one.buffer_violation),
+        number(one.mean_n),
+        number(one.peak_n),
+        signed(one.peak_excess),
+        number(round(one.N or 0)),
+        number(round(one.n_eff or 0)),
+        number(one.free),
+        number(one.mean_penalty),
+        number(one.bound),
+        number(one.regret),
     ]
-    return [StackedTable(title, names.split(","), lines), plain_text(BOUND)]
 
 
 # plans
 
 POINT = ("K", "rate", "V", "rho")
+UNITS = {"K": " rounds", "rate": " samples a round"}
+EXPECTED = ("spend", "peak_spend", "bound", "oracle_bound", "regret")
 VIOLATIONS = ("cost_violation", "buffer_violation")
 
 
 def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
-    """Return the numbers that `headgate plan --format json` prints; None if a policy
-    has no such number or has a schedule.
+    """Return the numbers that `headgate plan --format json` prints.
+
+    A number is None if a policy has no such number or has a schedule.
     """
     summary = summarise_rehearsal(experiment, name, made.rehearsal)
     return {
         "policy": name,
         **{each: made.setting(each) for each in POINT},
-        **{
-            each: getattr(made, each)
-            for each in ("spend", "peak_spend", "bound", "oracle_bound", "regret")
-        },
+        **{each: getattr(made, each) for each in EXPECTED},
         **{each: getattr(summary, each) for each in VIOLATIONS},
         "peak_buffer": made.peak_buffer,
         "warning": way_out_of_limits(summary, made.policy),
@@ -183,85 +191,78 @@ def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
 def plan_tables(
     experiment: Experiment, name: str, made: Plan
 ) -> Sequence[RenderableType]:
-    """Return a table of the planned settings and expectations, and a sentence on the
-    limits, in red if one is broken.
-    """
-    system, client, numbers = (
-        experiment.system,
-        made.peak_client,
-        plan_json(experiment, name, made),
-    )
-    units = {"K": " rounds", "rate": " samples a round"}
-    lines = [
-        *(
-            (key, f"{numbers[key]:.6g}{units.get(key, '')}")
-            for key in POINT
-            if numbers[key] is not None
-        ),
-        (
-            "expected spend",
-            f"{made.spend:.2f} a round of a budget of {system.budget:g}",
-        ),
-        (
-            "most costly round",
-            (
-                f"{made.peak_spend:,.2f}, {made.peak_spend / system.budget:.1f} times a"
-                " round's budget"
-            ),
-        ),
-        *(
-            (key.replace("_", " "), number(numbers[key]))
-            for key in ("bound", "oracle_bound", "regret", *VIOLATIONS)
-        ),
-        (
-            "peak buffer",
-            (
-                f"{counted(made.peak_buffer, 'sample')} at client {client}, B_m ="
-                f" {system.buffer[client]}"
-            ),
-        ),
-    ]
+    """Return a table of a plan, and a sentence on the limits, red if one is broken."""
+    numbers = plan_json(experiment, name, made)
     runs, rounds = made.rehearsal.price.shape
     title = (
         f"{experiment.name}: {name} planned for {rounds} rounds, {runs} seeds rehearsed"
     )
-    kept = Text("Keeps the budget and every buffer in all rehearsed runs.")
-    limits = Text(numbers["warning"], style="bold red") if numbers["warning"] else kept
-    things: list[RenderableType] = [StackedTable(title, ("", ""), lines), limits]
-    price = experiment.given.mean_price
-    if (bought := system.budget * rounds / price) < system.all_places:
-        few = (
-            f"All the money buys about {bought:.3g} samples, and there are"
-            f" {system.all_places} places: the bound tells little then."
-        )
-        enough = (
-            f"From a budget of {system.all_places * price / rounds:.3g} a round on the"
-            " buffers can be filled once."
-        )
-        things.append(Text(f"{few} {enough}", style="yellow"))
+    table: RenderableType = StackedTable(
+        title, ("", ""), _plan_lines(experiment, made, numbers)
+    )
+
+    limits = Text("Keeps the budget and every buffer in all rehearsed runs.")
+    if numbers["warning"]:
+        limits = Text(numbers["warning"], style="bold red")
+    things = [table, limits]
+    advice = _advice(experiment, rounds)
+    if advice:
+        things.append(Text(advice, style="yellow"))
     return things
 
 
+def _plan_lines(
+    experiment: Experiment, made: Plan, numbers: Mapping[str, Any]
+) -> list[tuple[str, str]]:
+    """Return the lines of a plan's table."""
+    system, client = experiment.system, made.peak_client
+    lines = [
+        (key, f"{numbers[key]:.6g}{UNITS.get(key, '')}")
+        for key in POINT
+        if numbers[key] is not None
+    ]
+    spend = f"{made.spend:.2f} a round of a budget of {system.budget:g}"
+    times = made.peak_spend / system.budget
+    peak = f"{made.peak_spend:,.2f}, {times:.1f} times a round's budget"
+    lines += [("expected spend", spend), ("most costly round", peak)]
+    for key in ("bound", "oracle_bound", "regret", *VIOLATIONS):
+        lines.append((key.replace("_", " "), number(numbers[key])))
+    samples = counted(made.peak_buffer, "sample")
+    held = f"{samples} at client {client}, B_m = {system.buffer[client]}"
+    return [*lines, ("peak buffer", held)]
+
+
+def _advice(experiment: Experiment, rounds: int) -> str:
+    """Return what to do if all the money does not fill the buffers once."""
+    system, price = experiment.system, experiment.given.mean_price
+    bought = system.budget * rounds / price
+    if bought >= system.all_places:
+        return ""
+    enough = system.all_places * price / rounds
+    return (
+        f"All the money buys about {bought:.3g} samples, and there are {system.all_places}"
+        f" places: the bound tells little then. From a budget of {enough:.3g} a round"
+        " on the buffers can be filled once."
+    )
+
+
 def way_out_of_limits(summary: PolicySummary, policy: AdmissionPolicy) -> str:
-    """Return which limit is broken, by how much, and the remedy; empty if both are
-    kept.
-    """
+    """Return which limit is broken, by how much, and the remedy; empty if none is."""
     limits = []
     if summary.runs_over_budget:
-        runs = (
-            f"{summary.runs_over_budget} of {summary.runs}"
-            f" {'run goes' if summary.runs == 1 else 'runs go'} over budget"
-        )
+        go = "run goes" if summary.runs == 1 else "runs go"
+        dearest = percent(summary.dearest_share, 1)
         limits.append(
-            f"{runs}, the dearest spends {percent(summary.dearest_share, 1)} of it"
+            f"{summary.runs_over_budget} of {summary.runs} {go} over budget, the"
+            f" dearest spends {dearest} of it"
         )
-    if (summary.peak_excess or 0) > 0:
+    if summary.peak_excess is not None and summary.peak_excess > 0:
         limits.append(
             f"a client holds up to {summary.peak_excess} more than its buffer"
         )
-    way_out = (
-        'take headgate, or set capacity = "buffer" and purse = true'
-        if hasattr(policy, "purse")
-        else "take headgate"
-    )
-    return f"{'; '.join(limits)}: {way_out}." if limits else ""
+    if not limits:
+        return ""
+    way_out = "take headgate"
+    if hasattr(policy, "purse"):
+        way_out += ', or set capacity = "buffer" and purse = true'
+    return f"{'; '.join(limits)}: {way_out}."

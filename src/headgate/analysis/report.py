@@ -17,7 +17,6 @@ from rich.console import RenderableType
 from headgate.analysis import comparison
 from headgate.analysis.curves import heat, money_panel, policy_curves
 from headgate.analysis.display import Displayed
-from headgate.analysis.figures import money_figure
 from headgate.analysis.formatting import jsonable, percent
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import conclusion
@@ -71,8 +70,11 @@ def write_report(
         The file.
     """
     policies = read_runs(runs) if found is None else found
-    rows = comparison.rows(policies) if comparison.several_budgets(policies) else []
-    saved = chosen_budget(savings(rows), budget)
+    rows: list[dict[str, Any]] = []
+    saved: list[Saving] = []
+    if comparison.several_budgets(policies):
+        rows = comparison.rows(policies)
+        saved = chosen_budget(savings(rows), budget)
 
     summaries = [summarise(one, target) for one in policies]
     table = summary_table(summaries, target)
@@ -319,6 +321,8 @@ class Comparison(Displayed):
             If the prices differ between the runs, so that their money cannot be
             compared.
         """
+        from headgate.analysis.figures import money_figure
+
         self._check_prices("plot", "report.html shows them one by one")
         names = self._policies()
         saved = chosen_budget(savings(self.rows), self.budget)
