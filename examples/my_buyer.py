@@ -11,9 +11,7 @@ from headgate.control.policies import BudgetedPolicy
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class TwoSteps(BudgetedPolicy):
-    """Renews all places at prices up to `low`, half of them up to `high`, none
-    above.
-    """
+    """Renew all places at prices up to `low`, and half of them up to `high`."""
 
     low: float = 2.0
     high: float = 5.0

@@ -9,9 +9,7 @@ from headgate.control import AdmissionPolicy, AdmissionRequest
 
 @dataclass(frozen=True, eq=False)
 class BelowAverage(AdmissionPolicy):
-    """Twice the rate while the price is at most its average so far, nothing
-    otherwise.
-    """
+    """Buy at twice the rate while the price is at most its average so far."""
 
     rate: float = 10.0
 

@@ -13,7 +13,7 @@ from headgate.errors import DataError
 from .history import CASES, OPERATIONS, SOME, TheSecond, main, sweep
 from .values import DATES, KEYS, ODD
 
-STEPS = 600
+STEPS = 400
 """steps of the usual run: some 10 s on one core"""
 VALUES = {*ODD, *KEYS, *DATES}
 SLOTS = {

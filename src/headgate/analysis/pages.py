@@ -79,8 +79,7 @@ def facts_of(
         f"{each.get('device', 'cpu')}, {each.get('executor')}, {each.get('dtype')}"
         for each in known
     ]
-    parts = [part for run in runs for part in shard_folders(run.path)]
-    seconds = sum(read_state(part).get("elapsed_s", 0.0) for part in parts)
+    seconds = sum(run.computing_s for run in runs)
     return {
         "command": command,
         "quick": quick,
@@ -88,7 +87,7 @@ def facts_of(
         "commits": sorted(commits),
         "dates": sorted(dates),
         "devices": list(dict.fromkeys(devices)),
-        "computing_s": round(sum(run.computing_s for run in runs), 1),
+        "computing_s": round(seconds, 1),
     }
 
 
