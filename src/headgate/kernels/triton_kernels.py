@@ -14,6 +14,7 @@ other clients.
 
 import triton
 import triton.language as tl
+from triton.language import constexpr
 
 
 @triton.jit
@@ -22,11 +23,11 @@ def _box(
     start,
     channel,
     tap,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    TAPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    CHANNELS: tl.constexpr,
+    H: constexpr,
+    W: constexpr,
+    TAPS: constexpr,
+    ROWS: constexpr,
+    CHANNELS: constexpr,
 ):
     """Return ROWS positions from `start` on, shifted by a tap, (ROWS, CHANNELS); beyond
     an image they are 0.
@@ -42,16 +43,30 @@ def _box(
 
 @triton.jit
 def convolve(
-    x, w, y, added, tile_client, tile_start, offsets,
-    H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, TAPS: tl.constexpr,
-    BACKWARD: tl.constexpr, ADD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    PRECISION: tl.constexpr,
-):  # fmt: skip
+    x,
+    w,
+    y,
+    added,
+    tile_client,
+    tile_start,
+    offsets,
+    H: constexpr,
+    W: constexpr,
+    CI: constexpr,
+    CO: constexpr,
+    TAPS: constexpr,
+    BACKWARD: constexpr,
+    ADD: constexpr,
+    BM: constexpr,
+    BN: constexpr,
+    BK: constexpr,
+    PRECISION: constexpr,
+):
     """Compute y = x * w with w [client, tap, CI, CO]; BACKWARD: with w [client, tap,
     CO, CI] reversed; ADD: plus `added`.
     """
-    columns: tl.constexpr = CO // BN
-    pieces: tl.constexpr = CI // BK
+    columns: constexpr = CO // BN
+    pieces: constexpr = CI // BK
     tile = tl.program_id(0) // columns
     client = tl.load(tile_client + tile)
     if client >= 0:
@@ -84,7 +99,14 @@ def convolve(
 
 @triton.jit
 def _descend(
-    place, velocity, gradient, mask, lr, momentum, decay, MOMENTUM: tl.constexpr
+    place,
+    velocity,
+    gradient,
+    mask,
+    lr,
+    momentum,
+    decay,
+    MOMENTUM: constexpr,
 ):
     """Take one step of torch.optim.SGD and return the new parameters."""
     value = tl.load(place, mask=mask)
@@ -99,16 +121,34 @@ def _descend(
 
 @triton.jit
 def descend_convolution(
-    x, slope, master, velocity, low, offsets, stride, low_stride, lr, momentum, decay,
-    H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, TAPS: tl.constexpr,
-    MOMENTUM: tl.constexpr, LOW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    PRECISION: tl.constexpr,
-):  # fmt: skip
+    x,
+    slope,
+    master,
+    velocity,
+    low,
+    offsets,
+    stride,
+    low_stride,
+    lr,
+    momentum,
+    decay,
+    H: constexpr,
+    W: constexpr,
+    CI: constexpr,
+    CO: constexpr,
+    TAPS: constexpr,
+    MOMENTUM: constexpr,
+    LOW: constexpr,
+    BM: constexpr,
+    BN: constexpr,
+    BK: constexpr,
+    PRECISION: constexpr,
+):
     """Take a gradient step with the weights [client, tap, CI, CO]; the gradient is x
     times the slope of the output.
     """
-    rows: tl.constexpr = CI // BM
-    columns: tl.constexpr = CO // BN
+    rows: constexpr = CI // BM
+    columns: constexpr = CO // BN
     tile = tl.program_id(0)
     client = tl.program_id(1)
     begin = tl.load(offsets + client) * (H * W)
@@ -149,10 +189,10 @@ def average_positions(
     x,
     owner,
     features,
-    HW: tl.constexpr,
-    C: tl.constexpr,
-    CB: tl.constexpr,
-    BH: tl.constexpr,
+    HW: constexpr,
+    C: constexpr,
+    CB: constexpr,
+    BH: constexpr,
 ):
     """Compute the average [sample, C] over all positions of x [sample, HW, C]."""
     sample = tl.program_id(0).to(tl.int64)
@@ -172,7 +212,15 @@ def average_positions(
 
 
 @triton.jit
-def average(start, master, shares, run_offsets, after, size, BLOCK: tl.constexpr):
+def average(
+    start,
+    master,
+    shares,
+    run_offsets,
+    after,
+    size,
+    BLOCK: constexpr,
+):
     """Add to each run's model its clients' changes times their shares; a share of 0
     adds nothing, not even a nan.
     """
@@ -194,7 +242,7 @@ def average(start, master, shares, run_offsets, after, size, BLOCK: tl.constexpr
 
 
 @triton.jit
-def mean_losses(losses, offsets, run_offsets, means, BLOCK: tl.constexpr):
+def mean_losses(losses, offsets, run_offsets, means, BLOCK: constexpr):
     """Compute the mean over all samples of each run; nan where there are none."""
     run = tl.program_id(0)
     first = tl.load(offsets + tl.load(run_offsets + run))

@@ -17,12 +17,13 @@ of a client do not depend on the other clients.
 
 import triton
 import triton.language as tl
+from triton.language import constexpr
 
 from headgate.kernels.triton_kernels import _descend
 
 
 @triton.jit
-def _active(value, KIND: tl.constexpr):
+def _active(value, KIND: constexpr):
     if KIND == 1:
         value = tl.where(
             value != value, value, tl.maximum(value, 0.0)
@@ -33,7 +34,7 @@ def _active(value, KIND: tl.constexpr):
 
 
 @triton.jit
-def _steep(value, KIND: tl.constexpr):
+def _steep(value, KIND: constexpr):
     """Return the slope of the activation whose result is `value`."""
     if KIND == 1:
         value = tl.where(value > 0, 1.0, 0.0)
@@ -46,11 +47,33 @@ def _steep(value, KIND: tl.constexpr):
 
 @triton.jit
 def convolve(
-    x, theta, y, beside, tile_client, tile_start, offsets, images, stride, weight, bias,
-    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr, KERNEL: tl.constexpr, POOL: tl.constexpr,
-    FRAME: tl.constexpr, ACTIVATION: tl.constexpr, BIAS: tl.constexpr, LEARN: tl.constexpr, BACKWARD: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
+    x,
+    theta,
+    y,
+    beside,
+    tile_client,
+    tile_start,
+    offsets,
+    images,
+    stride,
+    weight,
+    bias,
+    C: constexpr,
+    H: constexpr,
+    W: constexpr,
+    CO: constexpr,
+    KERNEL: constexpr,
+    POOL: constexpr,
+    FRAME: constexpr,
+    ACTIVATION: constexpr,
+    BIAS: constexpr,
+    LEARN: constexpr,
+    BACKWARD: constexpr,
+    ROWS: constexpr,
+    COLUMNS: constexpr,
+    DEEP: constexpr,
+    PRECISION: constexpr,
+):
     """Compute y [sample, CO, y, x] in its frame from x, H x W with its frame; sample s
     is image s modulo `images` of x.
 
@@ -60,9 +83,9 @@ def convolve(
     """
     client = tl.load(tile_client + tl.program_id(0))
     if client >= 0:
-        high: tl.constexpr = (H - KERNEL + 1) // POOL
-        wide: tl.constexpr = (W - KERNEL + 1) // POOL
-        taps: tl.constexpr = KERNEL * KERNEL
+        high: constexpr = (H - KERNEL + 1) // POOL
+        wide: constexpr = (W - KERNEL + 1) // POOL
+        taps: constexpr = KERNEL * KERNEL
         row = tl.load(tile_start + tl.program_id(0)) + tl.arange(0, ROWS)
         inside = row < tl.load(offsets + client + 1) * (high * wide)
         sample = tl.where(inside, row // (high * wide), 0)
@@ -112,8 +135,8 @@ def convolve(
         if BIAS:
             best += tl.load(theta + bias + out, mask=out < CO, other=0.0)[None, :]
         real = (out < CO)[None, :] & inside[:, None]
-        long: tl.constexpr = wide + 2 * FRAME
-        area: tl.constexpr = (high + 2 * FRAME) * long
+        long: constexpr = wide + 2 * FRAME
+        area: constexpr = (high + 2 * FRAME) * long
         sample = sample.to(tl.int64) * CO
         framed = (sample * area + (down + FRAME) * long + right + FRAME)[:, None] + out[
             None, :
@@ -136,10 +159,19 @@ def convolve(
 
 @triton.jit
 def unpool(
-    slope, winner, wide_slope, owner,
-    CO: tl.constexpr, HIGH: tl.constexpr, WIDE: tl.constexpr, POOL: tl.constexpr, FRAME: tl.constexpr,
-    H: tl.constexpr, W: tl.constexpr, BLOCK: tl.constexpr,
-):  # fmt: skip
+    slope,
+    winner,
+    wide_slope,
+    owner,
+    CO: constexpr,
+    HIGH: constexpr,
+    WIDE: constexpr,
+    POOL: constexpr,
+    FRAME: constexpr,
+    H: constexpr,
+    W: constexpr,
+    BLOCK: constexpr,
+):
     """Compute the slope of a pool's input of HIGH x WIDE windows, framed to H x W: at
     winners that of the output, else 0.
     """
@@ -172,10 +204,29 @@ def unpool(
 
 @triton.jit
 def descend_convolution(
-    x, slope, winner, theta, velocity, offsets, stride, weight, bias, lr, momentum, decay,
-    C: tl.constexpr, H: tl.constexpr, W: tl.constexpr, CO: tl.constexpr, KERNEL: tl.constexpr, POOL: tl.constexpr,
-    BIAS: tl.constexpr, MOMENTUM: tl.constexpr, ROWS: tl.constexpr, DEEP: tl.constexpr,
-):  # fmt: skip
+    x,
+    slope,
+    winner,
+    theta,
+    velocity,
+    offsets,
+    stride,
+    weight,
+    bias,
+    lr,
+    momentum,
+    decay,
+    C: constexpr,
+    H: constexpr,
+    W: constexpr,
+    CO: constexpr,
+    KERNEL: constexpr,
+    POOL: constexpr,
+    BIAS: constexpr,
+    MOMENTUM: constexpr,
+    ROWS: constexpr,
+    DEEP: constexpr,
+):
     """Take a step with DEEP weights of an output channel, and in its first program with
     the bias; x is H x W with its frame.
     """
@@ -183,10 +234,10 @@ def descend_convolution(
     first = tl.load(offsets + client)
     last = tl.load(offsets + client + 1)
     if last > first:
-        wide: tl.constexpr = (W - KERNEL + 1) // POOL
-        positions: tl.constexpr = (H - KERNEL + 1) // POOL * wide
-        summands: tl.constexpr = C * KERNEL * KERNEL
-        blocks: tl.constexpr = (summands + DEEP - 1) // DEEP
+        wide: constexpr = (W - KERNEL + 1) // POOL
+        positions: constexpr = (H - KERNEL + 1) // POOL * wide
+        summands: constexpr = C * KERNEL * KERNEL
+        blocks: constexpr = (summands + DEEP - 1) // DEEP
         out = tl.program_id(0) // blocks
         k = (tl.program_id(0) % blocks) * DEEP + tl.arange(0, DEEP)
         tap = (
@@ -244,10 +295,26 @@ def descend_convolution(
 
 @triton.jit
 def descend_linear(
-    x, slope, theta, velocity, offsets, stride, weight, bias, lr, momentum, decay,
-    C: tl.constexpr, CO: tl.constexpr, BIAS: tl.constexpr, MOMENTUM: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, DEEP: tl.constexpr, PRECISION: tl.constexpr,
-):  # fmt: skip
+    x,
+    slope,
+    theta,
+    velocity,
+    offsets,
+    stride,
+    weight,
+    bias,
+    lr,
+    momentum,
+    decay,
+    C: constexpr,
+    CO: constexpr,
+    BIAS: constexpr,
+    MOMENTUM: constexpr,
+    ROWS: constexpr,
+    COLUMNS: constexpr,
+    DEEP: constexpr,
+    PRECISION: constexpr,
+):
     """Take a step with ROWS x COLUMNS weights, DEEP samples at a time, and in the first
     columns with the bias.
     """
@@ -255,7 +322,7 @@ def descend_linear(
     first = tl.load(offsets + client)
     last = tl.load(offsets + client + 1)
     if last > first:
-        across: tl.constexpr = (C + COLUMNS - 1) // COLUMNS
+        across: constexpr = (C + COLUMNS - 1) // COLUMNS
         out = (tl.program_id(0) // across) * ROWS + tl.arange(0, ROWS)
         feature = (tl.program_id(0) % across) * COLUMNS + tl.arange(0, COLUMNS)
         total = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
@@ -300,7 +367,14 @@ def descend_linear(
 
 @triton.jit
 def cross_entropy(
-    logits, labels, offsets, owner, losses, slope, K: tl.constexpr, KP: tl.constexpr
+    logits,
+    labels,
+    offsets,
+    owner,
+    losses,
+    slope,
+    K: constexpr,
+    KP: constexpr,
 ):
     """Compute each sample's loss, and the slope of the client's mean loss with respect
     to the logits.
