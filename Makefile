@@ -68,7 +68,6 @@ coverage: $(READY)   # lines and branches of three rooms, without bringing up a 
 bench: $(READY)   # each leaves its results in benchmarks/results; `make pages` draws them
 	$(BIN)/python benchmarks/executors.py
 	$(BIN)/python benchmarks/phases.py
-	$(BIN)/python benchmarks/next_simpler.py
 	$(BIN)/python benchmarks/judging.py
 	$(BIN)/python benchmarks/scoring.py
 	$(BIN)/python benchmarks/study.py

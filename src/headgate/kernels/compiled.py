@@ -29,7 +29,8 @@ from headgate.kernels.compiled_net import (
 )
 from headgate.kernels.compiled_shapes import SAMPLES
 from headgate.learning.local import LocalTraining, schedule
-from headgate.simulation.executors.executor import Executor, Ints, Work
+from headgate.simulation.executors import Executor, Work
+from headgate.simulation.executors.executor import Ints
 from headgate.simulation.executors.types import Task
 
 CHUNK = 64

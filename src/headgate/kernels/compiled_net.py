@@ -127,6 +127,8 @@ class RoomPlan:
 
 @dataclass(frozen=True)
 class _Layer(ABC):
+    """A layer, its layout, and where its parameters begin in a vector of all."""
+
     layer: StackLayer
     before: Grid
     after: Grid
@@ -136,18 +138,6 @@ class _Layer(ABC):
     @abstractmethod
     def sizes(self) -> tuple[int, int]:
         """The sizes of weight and bias."""
-
-    @abstractmethod
-    def places(self) -> Ints:
-        """Return the place of each number of torch's weight."""
-
-    @abstractmethod
-    def calls(
-        self, plan: RoomPlan, x: Between, out: Between, wanted: bool
-    ) -> tuple[Call, list[Call]]:
-        """Return its calls of the forward and of the backward pass; with `wanted` these
-        also compute the gradient of x.
-        """
 
     @property
     def stop(self) -> int:
@@ -172,10 +162,12 @@ class Convolution(_Layer):
 
     @property
     def sizes(self) -> tuple[int, int]:
+        """The sizes of weight and bias."""
         outputs = self.after.channels
         return outputs * self.window.k * self.window.run, rounded(outputs, BLOCK)
 
     def places(self) -> Ints:
+        """Return the place of each number of torch's weight."""
         k, inputs = self.window.k, self.before.channels
         o, c, i, j = np.ogrid[: self.after.channels, :inputs, :k, :k]
         places: Ints = (o * k + i) * self.window.run + j * inputs + c
@@ -184,6 +176,9 @@ class Convolution(_Layer):
     def calls(
         self, plan: RoomPlan, x: Between, out: Between, wanted: bool
     ) -> tuple[Call, list[Call]]:
+        """Return its calls of the forward and of the backward pass; with `wanted` these
+        also compute the gradient of x.
+        """
         window, tile = self.window, self.window.tile
         outputs, width = self.after.channels, self.after.width
         corners = window.pool**2
@@ -206,7 +201,7 @@ class Convolution(_Layer):
         first = (x.values, weight, bias, table, bands, out.values, chosen)
         slopes = (x.values, out.values, out.slopes, *self.parameters(plan.slope))
         biased = int(self.layer.bias is not None)
-        backward = [(slope_of_weights, (*slopes, *listed, biased))]
+        backward: list[Call] = [(slope_of_weights, (*slopes, *listed, biased))]
         if wanted:
             given = (weight, out.slopes, x.slopes, moved, *listed)
             backward.append((slope_of_inputs, given))
@@ -218,6 +213,7 @@ class Linear(_Layer):
 
     @property
     def sizes(self) -> tuple[int, int]:
+        """The sizes of weight and bias."""
         outputs = rounded(self.after.channels, LANES)
         return outputs * self.before.pitch, outputs
 
@@ -234,6 +230,9 @@ class Linear(_Layer):
     def calls(
         self, plan: RoomPlan, x: Between, out: Between, wanted: bool
     ) -> tuple[Call, list[Call]]:
+        """Return its calls of the forward and of the backward pass; with `wanted` these
+        also compute the gradient of x.
+        """
         kernels = plan.kernels
         weight, bias = self.parameters(plan.theta)
         shape = (self.before.pitch, self.after.pitch, self.sizes[1])
@@ -241,11 +240,15 @@ class Linear(_Layer):
 
         first = (x.values, weight, bias, out.values, *shape, kind)
         slopes = (x.values, out.values, out.slopes, *self.parameters(plan.slope))
-        backward = [(kernels.slope_of_linear, (*slopes, *shape, kind, biased))]
+        learned = (*slopes, *shape, kind, biased)
+        backward: list[Call] = [(kernels.slope_of_linear, learned)]
         if wanted:
             given = (weight, out.slopes, x.slopes, *shape)
             backward.append((kernels.slope_of_features, given))
         return (kernels.linear, first), backward
+
+
+Layer = Convolution | Linear
 
 
 @dataclass(frozen=True, eq=False)
@@ -256,7 +259,7 @@ class Net:
 
     grid: Grid
     """the layout of the images"""
-    layers: tuple[_Layer, ...]
+    layers: tuple[Layer, ...]
     places: Ints
     """the place of each parameter, (P,)"""
 
@@ -320,12 +323,12 @@ def read_net(task: Task) -> Net:
             f" {MOST_PARAMETERS})"
         )
     grid = before = Grid(*task.shape, pad=stack.frame(0))
-    layers, start = list[_Layer](), 0
+    layers, start = list[Layer](), 0
     places = np.empty(stack.size, np.int64)
     for i, each in enumerate(stack.layers):
         after = Grid(each.outward, *each.out, pad=stack.frame(i + 1))
         kind = Linear if each.linear else Convolution
-        layer: _Layer = kind(each, before, after, start)
+        layer: Layer = kind(each, before, after, start)
         weight, bias = layer.parameters(0)
         own = weight + layer.places()
         places[each.weight : each.weight + len(own)] = own

@@ -116,8 +116,7 @@ def _kinds(number):
     return number[::1], types.uint16[::1], ints, ints, types.int64
 
 
-@intrinsic
-def call(_, address, floats, marks, ints, args, n):
+def _call(_, address, floats, marks, ints, args, n):
     """Call a kernel. No kernel raises an exception, so no status is checked."""
     kinds = _kinds(floats.dtype)
 
@@ -130,8 +129,7 @@ def call(_, address, floats, marks, ints, args, n):
     return types.void(types.int64, *kinds), generate
 
 
-@intrinsic(prefer_literal=True)
-def views(_, array, starts, first, count):
+def _views(_, array, starts, first, count):
     """Return `count` parts of an array, each to its end: the first begins at
     starts[first], the next at starts[first + 1].
     """
@@ -152,3 +150,7 @@ def views(_, array, starts, first, count):
 
 def _part(array, starts, number):
     return array[starts[number] :]
+
+
+call: Callable[..., Any] = intrinsic(_call)
+views: Callable[..., Any] = intrinsic(prefer_literal=True)(_views)

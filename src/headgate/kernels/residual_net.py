@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from headgate.errors import SettingError
-from headgate.kernels.stack_net import StackLayer, linear_layer, starts_of
-from headgate.learning.models import Shape
+from headgate.kernels.stack_net import Shape, StackLayer, linear_layer, starts_of
 from headgate.learning.networks import Residual
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task

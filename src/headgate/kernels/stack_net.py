@@ -13,6 +13,8 @@ from headgate.errors import SettingError
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
+Shape = tuple[int, int, int]
+"""channels, height and width"""
 RELU, TANH = 1, 2
 ACTIVATIONS: dict[type[nn.Module], int] = {nn.ReLU: RELU, nn.Tanh: TANH}
 """the kernels' number of each; they are increasing, so the maximum of a pool can be
@@ -131,7 +133,7 @@ def _is_last(layer: StackLayer, classes: int) -> bool:
 
 
 def _layers(
-    parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[int, int]
+    parts: list[nn.Module], shape: Shape, starts: dict[int, int]
 ) -> Iterator[StackLayer]:
     """Yield the layers, each with the activation and the pool that follow it, in either
     order.
@@ -150,7 +152,7 @@ def _layers(
 
 
 def _with_weights(
-    part: nn.Module, shape: tuple[int, int, int], flat: bool, starts: dict[int, int]
+    part: nn.Module, shape: Shape, flat: bool, starts: dict[int, int]
 ) -> StackLayer:
     """Return a convolution, or a linear layer behind a Flatten."""
     weight = starts.get(id(getattr(part, "weight", None)))
@@ -179,13 +181,13 @@ def _followed(layer: StackLayer, part: nn.Module) -> StackLayer:
     if isinstance(part, nn.MaxPool2d):
         halves = is_plain(part) and side(part.kernel_size) == 2
         fits = halves and not layer.linear and layer.pool == 1
-        change = {"pool": 2}
+        after = replace(layer, pool=2)
     else:
         fits = not layer.activation
-        change = {"activation": ACTIVATIONS[type(part)]}
+        after = replace(layer, activation=ACTIVATIONS[type(part)])
     if not fits:
         refuse(f"{part} where it stands")
-    return replace(layer, **change)
+    return after
 
 
 def refuse(reason: str) -> NoReturn:

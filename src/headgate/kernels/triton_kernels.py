@@ -78,9 +78,8 @@ def convolve(
             channel = (k % pieces) * BK
             a = _box(x, start, channel, tap, H, W, TAPS, BM, BK)
             if BACKWARD:
-                b = tl.reshape(
-                    w.load([client, (TAPS - 1 - tap) * CO + first, channel]), (BN, BK)
-                )
+                reversed_tap = (TAPS - 1 - tap) * CO + first
+                b = tl.reshape(w.load([client, reversed_tap, channel]), (BN, BK))
             else:
                 b = tl.reshape(w.load([client, tap * CI + channel, first]), (BK, BN)).T
             total = tl.dot(b, a.T, total, input_precision=PRECISION)
@@ -91,16 +90,16 @@ def convolve(
         place = row[:, None] * CO + first + tl.arange(0, BN)[None, :]
         if ADD:
             added += start.to(tl.int64) * CO
-            total += tl.load(added + place, mask=inside[:, None], other=0.0).to(
-                tl.float32
-            )
+            more = tl.load(added + place, mask=inside[:, None], other=0.0)
+            total += more.to(tl.float32)
         tl.store(y + place, total.to(y.dtype.element_ty), mask=inside[:, None])
 
 
 @triton.jit
 def _descend(
-    place,
+    theta,
     velocity,
+    place,
     gradient,
     mask,
     lr,
@@ -109,13 +108,13 @@ def _descend(
     MOMENTUM: constexpr,
 ):
     """Take one step of torch.optim.SGD and return the new parameters."""
-    value = tl.load(place, mask=mask)
+    value = tl.load(theta + place, mask=mask)
     change = gradient + decay * value
     if MOMENTUM:
-        change += momentum * tl.load(velocity, mask=mask)
-        tl.store(velocity, change, mask=mask)
+        change += momentum * tl.load(velocity + place, mask=mask)
+        tl.store(velocity + place, change, mask=mask)
     value -= lr * change
-    tl.store(place, value, mask=mask)
+    tl.store(theta + place, value, mask=mask)
     return value
 
 
@@ -161,10 +160,10 @@ def descend_convolution(
         whole = begin + (end - begin) // BK * BK
         for p in range(begin, whole, BK):
             a = _box(x, p, inward, tap, H, W, TAPS, BK, BM)
-            total = tl.dot(
-                slope.load([p, outward]).T, a, total, input_precision=PRECISION
-            )
-        if (H * W) % BK != 0:  # noqa: SIM102  known when the kernel is compiled; what follows is not
+            b = slope.load([p, outward])
+            total = tl.dot(b.T, a, total, input_precision=PRECISION)
+        # known when the kernel is compiled; what follows is not
+        if (H * W) % BK != 0:  # noqa: SIM102
             if whole < end:  # the rest of the box belongs to another client
                 own = (whole + tl.arange(0, BK) < end)[:, None]
                 a = tl.where(own, _box(x, whole, inward, tap, H, W, TAPS, BK, BM), 0.0)
@@ -175,13 +174,11 @@ def descend_convolution(
         place = (tap * CI + inward[:, None]) * CO + outward[None, :]
         wide = client.to(tl.int64) * stride + place
         value = _descend(
-            master + wide, velocity + wide, total.T, None, lr, momentum, decay, MOMENTUM
+            master, velocity, wide, total.T, None, lr, momentum, decay, MOMENTUM
         )
         if LOW:
-            tl.store(
-                low + client.to(tl.int64) * low_stride + place,
-                value.to(low.dtype.element_ty),
-            )
+            low += client.to(tl.int64) * low_stride
+            tl.store(low + place, value.to(low.dtype.element_ty))
 
 
 @triton.jit
@@ -201,12 +198,8 @@ def average_positions(
             channel = c + tl.arange(0, CB)
             total = tl.zeros((CB,), dtype=tl.float32)
             for h in range(0, HW, BH):
-                value = tl.load(
-                    x
-                    + sample * (HW * C)
-                    + (h + tl.arange(0, BH))[:, None] * C
-                    + channel[None, :]
-                )
+                row = x + sample * (HW * C) + (h + tl.arange(0, BH))[:, None] * C
+                value = tl.load(row + channel[None, :])
                 total += tl.sum(value.to(tl.float32), 0)
             tl.store(features + sample * C + channel, total / HW)
 

@@ -272,8 +272,8 @@ def norm_mish_slope(
             if POOL:
                 for corner in tl.static_range(4):
                     value = (a, b, c, d)[corner]
-                    own = tl.where(which == corner, du, 0.0)
+                    won = tl.where(which == corner, du, 0.0)
                     at = dx + place + (corner // 2 * W + corner % 2) * C
-                    _put(at, own, value, steep, level, tilt)
+                    _put(at, won, value, steep, level, tilt)
             else:
                 _put(dx + place, du, a, steep, level, tilt)

@@ -24,10 +24,10 @@ from headgate.kernels.triton_kernels import _descend
 
 @triton.jit
 def _active(value, KIND: constexpr):
+    """Return the result of the activation."""
     if KIND == 1:
-        value = tl.where(
-            value != value, value, tl.maximum(value, 0.0)
-        )  # a nan stays one
+        # a nan stays one
+        value = tl.where(value != value, value, tl.maximum(value, 0.0))
     elif KIND == 2:
         value = 2.0 * tl.sigmoid(2.0 * value) - 1.0
     return value
@@ -43,6 +43,15 @@ def _steep(value, KIND: constexpr):
     else:
         value = tl.full(value.shape, 1.0, dtype=tl.float32)
     return value
+
+
+@triton.jit
+def _tap(k, down, right, H: constexpr, W: constexpr, KERNEL: constexpr):
+    """Return where summand k of a position is, from the position's corner moved by
+    (down, right).
+    """
+    channel = k // (KERNEL * KERNEL) * (H * W)
+    return channel + ((k // KERNEL) % KERNEL + down) * W + k % KERNEL + right
 
 
 @triton.jit
@@ -91,11 +100,8 @@ def convolve(
         sample = tl.where(inside, row // (high * wide), 0)
         down = (row // wide) % high
         right = row % wide
-        corner_of = (
-            (sample % images).to(tl.int64) * (C * H * W)
-            + down * (POOL * W)
-            + right * POOL
-        )
+        image = (sample % images).to(tl.int64)
+        corner_of = image * (C * H * W) + down * (POOL * W) + right * POOL
         theta += client.to(tl.int64) * stride
         out = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
         best = tl.zeros((ROWS, COLUMNS), dtype=tl.float32)
@@ -105,31 +111,21 @@ def convolve(
             for first in range(0, C * taps, DEEP):
                 k = first + tl.arange(0, DEEP)
                 known = k < C * taps
-                tap = (
-                    (k // taps) * (H * W)
-                    + ((k // KERNEL) % KERNEL + corner // POOL) * W
-                    + k % KERNEL
-                    + corner % POOL
-                )
+                tap = _tap(k, corner // POOL, corner % POOL, H, W, KERNEL)
                 a = tl.load(x + corner_of[:, None] + tl.where(known, tap, 0)[None, :])
                 if BACKWARD:
-                    place = ((k // taps) * (CO * taps) + taps - 1 - k % taps)[
-                        :, None
-                    ] + out[None, :] * taps
+                    reversed_k = k // taps * (CO * taps) + taps - 1 - k % taps
+                    place = reversed_k[:, None] + out[None, :] * taps
                 else:
                     place = out[None, :] * (C * taps) + k[:, None]
-                b = tl.load(
-                    theta + weight + place,
-                    mask=known[:, None] & (out < CO)[None, :],
-                    other=0.0,
-                )
+                used = known[:, None] & (out < CO)[None, :]
+                b = tl.load(theta + weight + place, mask=used, other=0.0)
                 total = tl.dot(a, b, total, input_precision=PRECISION)
             if corner == 0:
                 best = total
             else:
-                better = (total > best) | (
-                    total != total
-                )  # the first of equals; always a nan, as in torch
+                # the first of equals; always a nan, as in torch
+                better = (total > best) | (total != total)
                 which = tl.where(better, corner, which)
                 best = tl.where(better, total, best)
         if BIAS:
@@ -138,19 +134,13 @@ def convolve(
         long: constexpr = wide + 2 * FRAME
         area: constexpr = (high + 2 * FRAME) * long
         sample = sample.to(tl.int64) * CO
-        framed = (sample * area + (down + FRAME) * long + right + FRAME)[:, None] + out[
-            None, :
-        ] * area
-        plain = (sample * (high * wide) + down * wide + right)[:, None] + out[
-            None, :
-        ] * (high * wide)
+        framed = sample * area + (down + FRAME) * long + right + FRAME
+        framed = framed[:, None] + out[None, :] * area
+        plain = sample * (high * wide) + down * wide + right
+        plain = plain[:, None] + out[None, :] * (high * wide)
         if BACKWARD:
-            tl.store(
-                y + plain,
-                best
-                * _steep(tl.load(beside + framed, mask=real, other=0.0), ACTIVATION),
-                mask=real,
-            )
+            output = tl.load(beside + framed, mask=real, other=0.0)
+            tl.store(y + plain, best * _steep(output, ACTIVATION), mask=real)
         else:
             tl.store(y + framed, _active(best, ACTIVATION), mask=real)
             if LEARN and POOL > 1:
@@ -180,26 +170,18 @@ def unpool(
         index = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
         down = (index // W) % H - FRAME
         right = index % W - FRAME
-        seen = (
-            (down >= 0)
-            & (down < HIGH * POOL)
-            & (right >= 0)
-            & (right < WIDE * POOL)
-            & (index < CO * H * W)
-        )
-        place = (
-            (index // (H * W)) * (HIGH * WIDE) + (down // POOL) * WIDE + right // POOL
-        )
+        within = index < CO * H * W
+        seen = (down >= 0) & (down < HIGH * POOL) & (right >= 0)
+        seen = seen & (right < WIDE * POOL) & within
+        window = (down // POOL) * WIDE + right // POOL
+        place = (index // (H * W)) * (HIGH * WIDE) + window
         place = sample.to(tl.int64) * (CO * HIGH * WIDE) + place
         if POOL > 1:
             won = tl.load(winner + place, mask=seen, other=0).to(tl.int32)
             seen = seen & (won == (down % POOL) * POOL + right % POOL)
         value = tl.load(slope + place, mask=seen, other=0.0)
-        tl.store(
-            wide_slope + sample.to(tl.int64) * (CO * H * W) + index,
-            value,
-            mask=index < CO * H * W,
-        )
+        to = sample.to(tl.int64) * (CO * H * W) + index
+        tl.store(wide_slope + to, value, mask=within)
 
 
 @triton.jit
@@ -240,56 +222,33 @@ def descend_convolution(
         blocks: constexpr = (summands + DEEP - 1) // DEEP
         out = tl.program_id(0) // blocks
         k = (tl.program_id(0) % blocks) * DEEP + tl.arange(0, DEEP)
-        tap = (
-            (k // (KERNEL * KERNEL)) * (H * W)
-            + ((k // KERNEL) % KERNEL) * W
-            + k % KERNEL
-        )
-        tap = tl.where(k < summands, tap, 0)
+        tap = tl.where(k < summands, _tap(k, 0, 0, H, W, KERNEL), 0)
         total = tl.zeros((ROWS, DEEP), dtype=tl.float32)
         alone = tl.zeros((ROWS,), dtype=tl.float32)
         for begin in range(first * positions, last * positions, ROWS):
             row = begin + tl.arange(0, ROWS)
             inside = row < last * positions
-            sample = tl.where(inside, row // positions, first).to(
-                tl.int64
-            )  # never another client's, not even times 0
+            # never another client's, not even times 0
+            sample = tl.where(inside, row // positions, first).to(tl.int64)
             position = row % positions
             place = sample * (CO * positions) + out * positions + position
             steep = tl.load(slope + place, mask=inside, other=0.0)
             alone += steep
-            corner_of = (
-                sample * (C * H * W)
-                + (position // wide) * (POOL * W)
-                + (position % wide) * POOL
-            )
+            corner_of = sample * (C * H * W) + (position // wide) * (POOL * W)
+            corner_of += (position % wide) * POOL
             if POOL > 1:
                 won = tl.load(winner + place, mask=inside, other=0).to(tl.int32)
                 corner_of += (won // POOL) * W + won % POOL
             total += steep[:, None] * tl.load(x + corner_of[:, None] + tap[None, :])
         own = client.to(tl.int64) * stride + weight + out * summands + k
-        _descend(
-            theta + own,
-            velocity + own,
-            tl.sum(total, 0),
-            k < summands,
-            lr,
-            momentum,
-            decay,
-            MOMENTUM,
-        )
+        change, real = tl.sum(total, 0), k < summands
+        _descend(theta, velocity, own, change, real, lr, momentum, decay, MOMENTUM)
         if BIAS:  # noqa: SIM102  a compile-time constant, unlike the next condition
             if tl.program_id(0) % blocks == 0:
                 beside = client.to(tl.int64) * stride + bias + out
+                whole = tl.sum(alone, 0)
                 _descend(
-                    theta + beside,
-                    velocity + beside,
-                    tl.sum(alone, 0),
-                    True,
-                    lr,
-                    momentum,
-                    decay,
-                    MOMENTUM,
+                    theta, velocity, beside, whole, True, lr, momentum, decay, MOMENTUM
                 )
 
 
@@ -329,35 +288,28 @@ def descend_linear(
         alone = tl.zeros((ROWS,), dtype=tl.float32)
         for begin in range(first, last, DEEP):
             sample = begin + tl.arange(0, DEEP)
+            wide = sample.to(tl.int64)
             seen = (out < CO)[:, None] & (sample < last)[None, :]
-            a = tl.load(
-                slope + sample.to(tl.int64)[None, :] * CO + out[:, None],
-                mask=seen,
-                other=0.0,
-            )
+            place = wide[None, :] * CO + out[:, None]
+            a = tl.load(slope + place, mask=seen, other=0.0)
             known = (sample < last)[:, None] & (feature < C)[None, :]
-            b = tl.load(
-                x + sample.to(tl.int64)[:, None] * C + feature[None, :],
-                mask=known,
-                other=0.0,
-            )
+            place = wide[:, None] * C + feature[None, :]
+            b = tl.load(x + place, mask=known, other=0.0)
             total = tl.dot(a, b, total, input_precision=PRECISION)
             alone += tl.sum(a, 1)
-        own = (
-            client.to(tl.int64) * stride + weight + out[:, None] * C + feature[None, :]
-        )
+        begun = client.to(tl.int64) * stride
+        own = begun + weight + out[:, None] * C + feature[None, :]
         real = (out < CO)[:, None] & (feature < C)[None, :]
-        _descend(
-            theta + own, velocity + own, total, real, lr, momentum, decay, MOMENTUM
-        )
+        _descend(theta, velocity, own, total, real, lr, momentum, decay, MOMENTUM)
         if BIAS:  # noqa: SIM102
             if tl.program_id(0) % across == 0:
-                beside = client.to(tl.int64) * stride + bias + out
+                beside, its_own = begun + bias + out, out < CO
                 _descend(
-                    theta + beside,
-                    velocity + beside,
+                    theta,
+                    velocity,
+                    beside,
                     alone,
-                    out < CO,
+                    its_own,
                     lr,
                     momentum,
                     decay,
@@ -385,17 +337,11 @@ def cross_entropy(
         k = tl.arange(0, KP)
         made = tl.load(logits + sample * K + k, mask=k < K, other=float("-inf"))
         label = tl.load(labels + sample)
-        samples = (tl.load(offsets + client + 1) - tl.load(offsets + client)).to(
-            tl.float32
-        )
+        samples = tl.load(offsets + client + 1) - tl.load(offsets + client)
         made -= tl.max(made, 0)
         raised = tl.exp(made)
         whole = tl.sum(raised, 0)
-        tl.store(
-            losses + sample, tl.log(whole) - tl.sum(tl.where(k == label, made, 0.0), 0)
-        )
-        tl.store(
-            slope + sample * K + k,
-            (raised / whole - tl.where(k == label, 1.0, 0.0)) / samples,
-            mask=k < K,
-        )
+        true = tl.sum(tl.where(k == label, made, 0.0), 0)
+        tl.store(losses + sample, tl.log(whole) - true)
+        steep = raised / whole - tl.where(k == label, 1.0, 0.0)
+        tl.store(slope + sample * K + k, steep / samples.to(tl.float32), mask=k < K)

@@ -3,8 +3,9 @@ residual nets, and of stacks.
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -46,8 +47,6 @@ ROWS, COLUMNS, DEEP = 32, 64, 32
 a product that a program reads at a time
 """
 WARPS = 2
-Array = tuple[str, int, int, torch.dtype]
-"""(name, rows, numbers in a row, type)"""
 
 
 @dataclass(eq=False)
@@ -55,8 +54,8 @@ class Space:
     """Arrays for the samples and clients of a room. Samples that are not in the tables
     do not change.
 
-    A subclass states its `arrays` and calls `make_tables`. `load` copies normalised
-    images (n, C, H, W) into the first input, for as many clients as shall read the same
+    A subclass makes its arrays and calls `make_tables`. `load` copies normalised images
+    (n, C, H, W) into the first input, for as many clients as shall read the same
     images. `forward` computes the logits, with a training of different images for each
     client, and then also the losses; without one all clients have the same images.
     `backward` takes a gradient step with all parameters; each changes after the slopes
@@ -68,49 +67,47 @@ class Space:
     momentum: bool
     dtype: torch.dtype
     device: torch.device
+    bytes: int = 0
+    """the size of all arrays but the tables"""
 
     def __post_init__(self) -> None:
-        asked = self.arrays(self.net, self.room, self.momentum, self.dtype)
-        self.made = {
-            name: torch.zeros(rows, size, dtype=kind, device=self.device)
-            for name, rows, size, kind in asked
-        }
-        self.losses = self.made["losses"]
-        self.labels = self.made["labels"].view(-1)
-        self.master = self.made["master"]
+        self.losses = self.of_samples(1)
+        self.labels = self.of_samples(1, torch.int64).view(-1)
+        self.master = self.zeros(self.room.clients, self.net.size)
         """the clients' parameters"""
-        self.low = self.made.get("low", self.master)
+        self.low = self.master
         """the first part of `master` in a shorter type; the same array without one"""
-        self.velocity = self.made.get("velocity", self.master)
-        layers = len(self.net.layers)
-        self.inputs = self.each("input", layers + 1)
+        self.velocity = self.master
+        if self.momentum:
+            self.velocity = self.zeros(self.room.clients, self.net.size)
+        self.inputs = list[Tensor]()
         """the input of each layer, then the output of the last one"""
-        self.winners = self.each("winner", layers)
-        """the winners of each layer's pool"""
-        self.logits = self.inputs[-1]
-
-    def each(self, name: str, count: int) -> list[Tensor]:
-        """Return the arrays of some layers. A kernel needs an array even if it does not
-        read it.
+        self.winners = list[Tensor]()
+        """the winners of each layer's pool; a kernel needs an array even if it does not
+        read it
         """
-        return [self.made.get(f"{name} {i}", self.losses) for i in range(count)]
+        self.logits = self.losses
+
+    def zeros(self, rows: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Make an array."""
+        made = torch.zeros(rows, size, dtype=dtype, device=self.device)
+        self.bytes += made.nbytes
+        return made
+
+    def of_samples(self, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+        """Make an array of `size` numbers for each sample."""
+        return self.zeros(self.room.samples, size, dtype)
+
+    def winners_of(self, pooled: bool, size: int) -> Tensor:
+        """Make an array of the winners of a pool, if there is one."""
+        return self.of_samples(size, torch.uint8) if pooled else self.losses
 
     @classmethod
-    def arrays(
+    def bytes_needed(
         cls, net: Any, room: Room, momentum: bool, dtype: torch.dtype
-    ) -> Iterator[Array]:
-        """Yield what arrays a round needs."""
-        yield "losses", room.samples, 1, torch.float32
-        yield "labels", room.samples, 1, torch.int64
-        yield "master", room.clients, net.size, torch.float32
-        if momentum:
-            yield "velocity", room.clients, net.size, torch.float32
-
-    @classmethod
-    def bytes_needed(cls, *asked: Any) -> int:
-        """Return the size of all arrays."""
-        wanted = cls.arrays(*asked)
-        return sum(rows * size * kind.itemsize for _, rows, size, kind in wanted)
+    ) -> int:
+        """Return the size of all arrays, without memory for them."""
+        return cls(net, room, momentum, dtype, torch.device("meta")).bytes
 
     def make_tables(self, layout: Sequence[tuple[int, int]]) -> None:
         """Make a table of the client of each sample, and one of tiles for each
@@ -197,20 +194,10 @@ class Space:
         biased, learn = layer.bias is not None, winner is not self.losses
         shape = (layer.inward, *layer.framed, layer.outward, layer.kernel, layer.pool)
         options = (frame, layer.activation, biased, learn, False)
-        convolve, table, tile = self._tiled(room, layer, layer.positions, layer.outward)
-        convolve(
-            x,
-            self.master,
-            y,
-            winner,
-            *table,
-            images,
-            *self._own(layer),
-            *shape,
-            *options,
-            *tile,
-            num_warps=WARPS,
-        )
+        arrays = (x, self.master, y, winner)
+        where = (images, *self._own(layer))
+        grid = (layer.positions, layer.outward)
+        self._convolve_stack(room, layer, grid, arrays, where, shape, options)
 
     def _slope(
         self,
@@ -224,41 +211,34 @@ class Space:
         """Compute the slope with respect to the input x of a layer, before the
         activation whose result x is.
         """
-        positions = layer.height * layer.width
         shape = (layer.outward, *layer.spread, layer.inward, layer.kernel, 1)
         options = (layer.padding, activation, False, False, True)
-        convolve, table, tile = self._tiled(room, layer, positions, layer.inward)
-        convolve(
-            slope,
-            self.master,
-            before,
-            x,
-            *table,
-            room.samples,
-            self.net.size,
-            layer.weight,
-            0,
-            *shape,
-            *options,
-            *tile,
-            num_warps=WARPS,
-        )
+        arrays = (slope, self.master, before, x)
+        where = (room.samples, self.net.size, layer.weight, 0)
+        grid = (layer.height * layer.width, layer.inward)
+        self._convolve_stack(room, layer, grid, arrays, where, shape, options)
 
-    def _tiled(
-        self, room: Room, layer: StackLayer, positions: int, channels: int
-    ) -> tuple[Any, tuple[Tensor, ...], tuple[Any, ...]]:
-        """Return the convolution of a stack for so many positions and channels of its
-        result, then its tables and its tile.
+    def _convolve_stack(
+        self,
+        room: Room,
+        layer: StackLayer,
+        grid: tuple[int, int],
+        arrays: tuple[Tensor, ...],
+        *numbers: tuple[int, ...],
+    ) -> None:
+        """Launch a stack's convolution whose result has so many positions and channels.
 
         One program computes all channels of a convolution, so that its inputs are
         gathered once.
         """
+        positions, channels = grid
         rows = _rows(positions)
         columns = 32 if layer.linear else _power(channels)
+        table = (*self.tiles[positions, rows], self.offsets)
+        tile = (rows, columns, DEEP, PRECISION)
         count = count_tiles(*room, positions, rows)
         convolve = stacks.convolve[count, -(-channels // columns)]
-        table = (*self.tiles[positions, rows], self.offsets)
-        return convolve, table, (rows, columns, DEEP, PRECISION)
+        convolve(*arrays, *table, *chain(*numbers), *tile, num_warps=WARPS)
 
     def _own(self, layer: StackLayer) -> tuple[int, int, int]:
         """Return the length of a client's parameters, and where a layer's weights and
@@ -288,10 +268,10 @@ class Space:
         learned = (layer.bias is not None, training.momentum > 0)
         if layer.linear:
             blocks = -(-outward // ROWS) * -(-inward // COLUMNS)
+            given = (*parameters, *own, inward, outward, *learned)
             tile = (ROWS, COLUMNS, SAMPLES, PRECISION)
             descend = stacks.descend_linear[blocks, room.clients]
-            shape = (inward, outward)
-            descend(x, slope, *parameters, *own, *shape, *learned, *tile, num_warps=4)
+            descend(x, slope, *given, *tile, num_warps=4)
             return
         blocks = outward * -(-inward * kernel**2 // DEEP)
         descend = stacks.descend_convolution[blocks, room.clients]
@@ -319,58 +299,39 @@ class ResidualSpace(Space):
         super().__post_init__()
         net = self.net
         self.precision = "ieee" if self.dtype == torch.float32 else "tf32"
-        count = len(net.layers)
-        self.raw = self.each("raw", count)
+        if self.dtype != torch.float32:
+            self.low = self.zeros(self.room.clients, net.affine, self.dtype)
+        self.raw = list[Tensor]()
         """the output of each block's convolution"""
-        self.means = self.each("mean", count)
+        self.means = list[Tensor]()
         """the mean of its groups"""
-        self.scales = self.each("scale", count)
+        self.scales = list[Tensor]()
         """the scale of its groups"""
-        self.slopes = self.each("slope", 3)
+        layout, outputs, raw = list[tuple[int, int]](), list[int](), list[int]()
+        kinds: tuple[Kind, ...] = ("forward", "backward")
+        for block in net.layers:
+            positions, channels = block.positions, block.outward
+            raw.append(positions * channels)
+            outputs.append(math.prod(block.out) * channels)
+            self.inputs.append(self.of_samples(positions * block.inward, self.dtype))
+            self.raw.append(self.of_samples(raw[-1], self.dtype))
+            self.means.append(self.of_samples(channels))
+            self.scales.append(self.of_samples(channels))
+            self.winners.append(self.winners_of(block.pool, outputs[-1]))
+            tiles = [tile_for(kind, block, self.dtype.itemsize) for kind in kinds]
+            layout += [(positions, tile.rows) for tile in tiles]
+        self.inputs.append(self.of_samples(outputs[-1], self.dtype))
+        self.slopes = [self.of_samples(max(outputs), self.dtype) for _ in range(3)]
         """slopes with respect to a block's output and to its input, and one that is
         kept for the beginning of a residual
         """
-        self.raw_slope = self.made["raw slope"]
-        self.d_affine = self.made["affine slope"]
-        self.features = self.made["features"]
-        self.feature_slope = self.made["feature slope"]
-        self.logits = self.made["logits"]
-        self.ones = self.made["ones"].fill_(1)
-        kinds: tuple[Kind, ...] = ("forward", "backward")
-        layout = [
-            (block.positions, tile_for(kind, block, self.dtype.itemsize).rows)
-            for block in net.layers
-            for kind in kinds
-        ]
+        self.raw_slope = self.of_samples(max(raw), self.dtype)
+        self.d_affine = self.of_samples(net.head - net.affine)
+        self.features = self.of_samples(net.last.inward)
+        self.feature_slope = self.of_samples(net.last.inward)
+        self.logits = self.of_samples(net.classes)
+        self.ones = self.of_samples(1).fill_(1)
         self.make_tables([*layout, (1, SAMPLES)])
-
-    @classmethod
-    def arrays(
-        cls, net: ResidualNet, room: Room, momentum: bool, dtype: torch.dtype
-    ) -> Iterator[Array]:
-        """Yield what arrays a round needs."""
-        yield from super().arrays(net, room, momentum, dtype)
-        samples, wide = room.samples, torch.float32
-        outputs = [math.prod(block.out) * block.outward for block in net.layers]
-        raw = [block.positions * block.outward for block in net.layers]
-        for i, block in enumerate(net.layers):
-            yield f"input {i}", samples, block.positions * block.inward, dtype
-            yield f"raw {i}", samples, raw[i], dtype
-            yield f"mean {i}", samples, block.outward, wide
-            yield f"scale {i}", samples, block.outward, wide
-            if block.pool:
-                yield f"winner {i}", samples, outputs[i], torch.uint8
-        yield f"input {len(net.layers)}", samples, outputs[-1], dtype
-        for i in range(3):
-            yield f"slope {i}", samples, max(outputs), dtype
-        yield "raw slope", samples, max(raw), dtype
-        yield "affine slope", samples, net.head - net.affine, wide
-        yield "features", samples, net.last.inward, wide
-        yield "feature slope", samples, net.last.inward, wide
-        yield "logits", samples, net.classes, wide
-        yield "ones", samples, 1, wide
-        if dtype != wide:
-            yield "low", room.clients, net.affine, dtype
 
     def load(self, pixels: Tensor, clients: int = 1) -> None:
         """Copy images into the input of the first block."""
@@ -588,39 +549,22 @@ class StackSpace(Space):
     def __post_init__(self) -> None:
         super().__post_init__()
         net = self.net
-        self.slopes = self.each("slope", 2)
+        self.inputs = [self.of_samples(size) for size in net.sizes]
+        self.logits = self.inputs[-1]
+        layout, spread = list[tuple[int, int]](), [0]
+        for i, layer in enumerate(net.layers):
+            self.winners.append(self.winners_of(layer.pool > 1, layer.size))
+            for positions in (layer.positions, layer.height * layer.width):
+                layout.append((positions, _rows(positions)))
+            if i > 0 and not layer.linear:
+                spread.append(layer.outward * math.prod(layer.spread))
+        largest = max(layer.size for layer in net.layers)
+        self.slopes = self.of_samples(largest), self.of_samples(largest)
         """slopes with respect to the outputs of a layer and of the layer before it,
         both before their activation
         """
-        self.wide_slope = self.made["wide slope"]
-        seen = [
-            positions
-            for layer in net.layers
-            for positions in (layer.positions, layer.height * layer.width)
-        ]
-        self.make_tables([(positions, _rows(positions)) for positions in seen])
-
-    @classmethod
-    def arrays(
-        cls, net: StackNet, room: Room, momentum: bool, dtype: torch.dtype
-    ) -> Iterator[Array]:
-        """Yield what arrays a round needs."""
-        yield from super().arrays(net, room, momentum, dtype)
-        samples, wide = room.samples, torch.float32
-        for i, size in enumerate(net.sizes):
-            yield f"input {i}", samples, size, wide
-        for i, layer in enumerate(net.layers):
-            if layer.pool > 1:
-                yield f"winner {i}", samples, layer.size, torch.uint8
-        largest = max(layer.size for layer in net.layers)
-        for i in range(2):
-            yield f"slope {i}", samples, largest, wide
-        spread = [
-            layer.outward * math.prod(layer.spread)
-            for layer in net.layers[1:]
-            if not layer.linear
-        ]
-        yield "wide slope", samples, max(spread, default=0), wide
+        self.wide_slope = self.of_samples(max(spread))
+        self.make_tables(layout)
 
     def load(self, pixels: Tensor, clients: int = 1) -> None:
         """Copy images into the frames of the first input, which all clients share."""

@@ -129,7 +129,8 @@ class _Code:
 
     def fmas(self, pairs, sums):
         """Return the sums, with the product of a pair added to each."""
-        return [self.fma(*pair, total) for pair, total in zip(pairs, sums, strict=True)]
+        terms = zip(pairs, sums, strict=True)
+        return [self.fma(one, other, total) for (one, other), total in terms]
 
     def row_sums(self, vectors):
         """Return a vector of the sums of the numbers of each of LANES vectors."""
