@@ -100,7 +100,6 @@ coverage: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/executors.py
 	$(BIN)/python benchmarks/phases.py
-	$(BIN)/python benchmarks/next_simpler.py
 	$(BIN)/python benchmarks/judging.py
 	$(BIN)/python benchmarks/scoring.py
 	$(BIN)/python benchmarks/study.py

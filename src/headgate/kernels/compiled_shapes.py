@@ -145,16 +145,9 @@ class Window:
         seen = NEAR // self.before.row - self.k + 1
         if seen < self.after.height * self.pool:
             return 1, max(1, seen // self.pool)
-        return (
-            max(
-                1,
-                min(
-                    LIST // (self.after.height * self.after.width),
-                    NEAR // self.before.pitch,
-                ),
-            ),
-            self.after.height,
-        )
+        windows = self.after.height * self.after.width
+        samples = min(LIST // windows, NEAR // self.before.pitch)
+        return max(1, samples), self.after.height
 
     @cached_property
     def tile(self) -> VectorTile:
@@ -165,12 +158,8 @@ class Window:
 
         def products(tile: VectorTile) -> int:
             blocks = -(-columns // (tile.together * tile.places))
-            return (
-                blocks
-                * tile.groups
-                * max(tile.places * tile.vectors, IN_FLIGHT)
-                * tile.terms
-            )
+            each = max(tile.places * tile.vectors, IN_FLIGHT)
+            return blocks * tile.groups * each * tile.terms
 
         return min((self._tile(lanes) for lanes in (LANES, LONG)), key=products)
 
@@ -179,13 +168,8 @@ class Window:
 
         def filled(together: int) -> float:
             """Return the share of products that are not with padding."""
-            return (
-                together
-                * outputs
-                / rounded(together * outputs, lanes)
-                * k
-                / (k + together - 1)
-            )
+            numbers = together * outputs
+            return numbers / rounded(numbers, lanes) * k / (k + together - 1)
 
         together = max(range(1, min(lanes, columns) + 1), key=filled)
         needed = -(-together * outputs // lanes)
@@ -195,21 +179,13 @@ class Window:
         # vector of which one number at a time is used, or, with the longest vectors,
         # one number of each pixel
         seen = 1 if lanes == LANES else together
-        most = max(
-            1, min(columns // together, (REGISTERS - 1 - vectors) // (vectors + seen))
-        )
-        places = min(
-            range(1, most + 1),
-            key=lambda p: (
-                -(-columns // (together * p)) * max(p * vectors, IN_FLIGHT),
-                -p,
-            ),
-        )
-        return VectorTile(
-            lanes,
-            together,
-            vectors,
-            groups,
-            places,
-            (k + together - 1) * self.before.channels,
-        )
+        fitting = (REGISTERS - 1 - vectors) // (vectors + seen)
+        most = max(1, min(columns // together, fitting))
+
+        def effort(places: int) -> tuple[int, int]:
+            blocks = -(-columns // (together * places))
+            return blocks * max(places * vectors, IN_FLIGHT), -places
+
+        places = min(range(1, most + 1), key=effort)
+        terms = (k + together - 1) * self.before.channels
+        return VectorTile(lanes, together, vectors, groups, places, terms)

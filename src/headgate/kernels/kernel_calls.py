@@ -6,7 +6,7 @@ their arrays begin in it. So one compiled loop can call any of them by its addre
 without Python between two kernels, and a kernel needs no Python wrapper.
 """
 
-# mypy: allow-untyped-calls
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
 
 import hashlib
 import os
@@ -23,23 +23,24 @@ _user = getattr(os, "getuid", lambda: -1)
 kept
 """
 _MADE_FROM = sorted(Path(__file__).parent.glob("*.py"))
-_SOURCES = hashlib.sha256(
-    b"".join(each.read_bytes() for each in _MADE_FROM)
-).hexdigest()[:16]
-"""a hash of all files of this room: numba checks only the file of a function, whose
-constants and helpers may be elsewhere
+_SOURCES = b"".join(each.read_bytes() for each in _MADE_FROM)
+"""all files of this room: numba checks only the file of a function, whose constants and
+helpers may be elsewhere
 """
+
+
+def _digest(text: bytes) -> str:
+    return hashlib.sha256(text).hexdigest()[:16]
 
 
 def kernel_folder() -> Path:
     """Return `headgate-kernels` in $XDG_CACHE_HOME or ~/.cache; a relative path is
     ignored.
     """
-    home = os.environ.get("XDG_CACHE_HOME", "")
-    return (
-        Path(home if os.path.isabs(home) else os.path.expanduser("~/.cache"))
-        / "headgate-kernels"
-    )
+    home = Path(os.environ.get("XDG_CACHE_HOME", ""))
+    if not home.is_absolute():
+        home = Path(os.path.expanduser("~/.cache"))
+    return home / "headgate-kernels"
 
 
 def objection() -> str | None:
@@ -49,23 +50,16 @@ def objection() -> str | None:
     else may write to it.
     """
     folder = kernel_folder()
+    refusal = f"compiled kernels are not kept: {folder}"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         seen = folder.lstat()
     except OSError as error:
-        return (
-            f"compiled kernels are not kept: {folder} cannot be made ({error.strerror})"
-        )
-    alone = (
-        stat.S_ISDIR(seen.st_mode)
-        and seen.st_uid == _user()
-        and not seen.st_mode & 0o077
-    )
-    return (
-        None
-        if alone
-        else f"compiled kernels are not kept: {folder} is not this user's alone"
-    )
+        return f"{refusal} cannot be made ({error.strerror})"
+    own = stat.S_ISDIR(seen.st_mode) and seen.st_uid == _user()
+    if not own or seen.st_mode & 0o077:
+        return f"{refusal} is not this user's alone"
+    return None
 
 
 def is_empty() -> bool:
@@ -86,15 +80,13 @@ def compiled(
     Here the name of the function depends on `origin`, and the folder on the sources.
     """
     if origin is not None:
-        function.__qualname__ += (
-            f"_{hashlib.sha256(repr(origin).encode()).hexdigest()[:16]}"
-        )
+        function.__qualname__ += f"_{_digest(repr(origin).encode())}"
     settings: Any = config
-    before, settings.CACHE_DIR = settings.CACHE_DIR, str(kernel_folder() / _SOURCES)
+    before = settings.CACHE_DIR
+    settings.CACHE_DIR = str(kernel_folder() / _digest(_SOURCES))
+    options |= {"cache": objection() is None, "nogil": True, "error_model": "numpy"}
     try:
-        made: Callable[..., Any] = njit(
-            cache=objection() is None, nogil=True, error_model="numpy", **options
-        )(function)
+        made: Callable[..., Any] = njit(**options)(function)
         return made
     finally:
         settings.CACHE_DIR = before
@@ -106,36 +98,29 @@ class Kernel:
     """
 
     def __init__(self, function: Callable[..., Any], origin: object = None) -> None:
-        self.function = compiled(function, origin, no_cpython_wrapper=True)
+        self.function: Any = compiled(function, origin, no_cpython_wrapper=True)
 
     def address(self, dtype: Any) -> int:
         """Return the address of its version for floats of this type, compiled now or
         read from disk.
         """
-        kinds, made = _kinds(from_dtype(dtype)), self.function
-        made.compile(kinds)  # type: ignore[attr-defined]
-        result = made.overloads[kinds]  # type: ignore[attr-defined]
+        kinds = _kinds(from_dtype(dtype))
+        self.function.compile(kinds)
+        result = self.function.overloads[kinds]
         return int(result.library.get_pointer_to_function(result.fndesc.llvm_func_name))
 
 
-def _kinds(number: Any) -> tuple[Any, ...]:
+def _kinds(number):
     """Return the types of a kernel's arguments."""
-    return (
-        number[::1],
-        types.uint16[::1],
-        types.int64[::1],
-        types.int64[::1],
-        types.int64,
-    )
+    ints = types.int64[::1]
+    return number[::1], types.uint16[::1], ints, ints, types.int64
 
 
-def _call(
-    _: Any, address: Any, floats: Any, marks: Any, ints: Any, args: Any, n: Any
-) -> Any:
+def _call(_, address, floats, marks, ints, args, n):
     """Call a kernel. No kernel raises an exception, so no status is checked."""
     kinds = _kinds(floats.dtype)
 
-    def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+    def generate(context, builder, _, values):
         kind = context.call_conv.get_function_type(types.none, kinds)
         callee = builder.inttoptr(values[0], kind.as_pointer())
         context.call_conv.call_function(builder, callee, types.none, kinds, values[1:])
@@ -144,4 +129,28 @@ def _call(
     return types.void(types.int64, *kinds), generate
 
 
+def _views(_, array, starts, first, count):
+    """Return `count` parts of an array, each to its end: the first begins at
+    starts[first], the next at starts[first + 1].
+    """
+    kind = types.UniTuple(array, count.literal_value)
+    asked = array(array, starts, types.int64)
+
+    def generate(context, builder, _, values):
+        def part(i):
+            number = context.get_constant(types.int64, first.literal_value + i)
+            given = [*values[:2], number]
+            return context.compile_internal(builder, _part, asked, given)
+
+        parts = [part(i) for i in range(kind.count)]
+        return context.make_tuple(builder, kind, parts)
+
+    return kind(array, starts, first, count), generate
+
+
+def _part(array, starts, number):
+    return array[starts[number] :]
+
+
 call: Callable[..., Any] = intrinsic(_call)
+views: Callable[..., Any] = intrinsic(prefer_literal=True)(_views)

@@ -8,13 +8,13 @@ and then other numbers. Arrays hold one sample after another, each laid out as a
 pixel; zeros are written behind each row.
 """
 
+# mypy: disable-error-code="no-untyped-def, no-untyped-call, untyped-decorator"
+
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numba import njit
 
-from headgate.kernels.compiled import Batches, ClientRoom, Floats, Program
 from headgate.kernels.compiled_shapes import (
     BLOCK,
     LANES,
@@ -24,19 +24,15 @@ from headgate.kernels.compiled_shapes import (
     WIDE,
     Window,
 )
-from headgate.kernels.kernel_calls import Kernel, call, compiled
+from headgate.kernels.kernel_calls import Kernel, call, compiled, views
 from headgate.kernels.stack_net import RELU, TANH
 from headgate.kernels.vectors import add_scaled, dots, largest, multiply, outer
-from headgate.simulation.executors.executor import Ints
-
-Marks = Any
-"""A contiguous array of uint16."""
 
 # activations
 
 
 @njit(error_model="numpy")
-def activate(values: Floats, count: int, kind: int) -> None:
+def activate(values, count, kind):
     """Apply the activation in place: with two arrays the compiler would have to check
     whether they overlap.
     """
@@ -49,7 +45,8 @@ def activate(values: Floats, count: int, kind: int) -> None:
 
 
 @njit(error_model="numpy")
-def activate_slope(out: Floats, slope: Floats, count: int, kind: int) -> None:
+def activate_slope(out, slope, count, kind):
+    """Turn the slope of the activation's result into that of its argument, in place."""
     zero, one = out.dtype.type(0), out.dtype.type(1)
     for i in range(count if kind == RELU else 0):
         here = slope[i]
@@ -63,9 +60,19 @@ def activate_slope(out: Floats, slope: Floats, count: int, kind: int) -> None:
 
 @njit(inline="always")
 def collect(
-    count: int, slope: Floats, at: int, chosen: Marks, which: int, step: int, length: int, shifts: Ints, place: int,
-    place_step: int, values: Floats, places: Ints,
-) -> int:  # fmt: skip
+    count,
+    slope,
+    at,
+    chosen,
+    which,
+    step,
+    length,
+    shifts,
+    place,
+    place_step,
+    values,
+    places,
+):
     """Append to `values` each of `length` slopes that is not 0, and to `places` place +
     i·place_step + shifts[chosen[i]].
 
@@ -74,10 +81,9 @@ def collect(
     """
     for i in range(length):
         value = slope[np.uintp(at + i * step)]
+        shift = shifts[chosen[np.uintp(which + i * step)]]
         values[np.uintp(count)] = value
-        places[np.uintp(count)] = (
-            place + i * place_step + shifts[chosen[np.uintp(which + i * step)]]
-        )
+        places[np.uintp(count)] = place + i * place_step + shift
         count += value != 0
     return count
 
@@ -87,84 +93,76 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
     """Return the kernels of a convolution with its pooling: for its outputs, the slopes
     of its parameters, and those of x.
     """
-    k, pool, kind, before, after = (
-        window.k,
-        window.pool,
-        window.activation,
-        window.before,
-        window.after,
-    )
+    k, pool, kind = window.k, window.pool, window.activation
+    before, after = window.before, window.after
     inputs, row, pitch = before.channels, before.row, before.pitch
     outputs, high, wide = after.channels, after.height, after.width
     out_start, out_row, out_pitch = after.start, after.row, after.pitch
     width, together, vectors, groups, places_in_block, terms = window.tile
-    run, block, lanes, fits = (
-        window.run,
-        places_in_block * together,
-        vectors * width,
-        -(-outputs // LANES),
-    )
-    whole, tail, columns = terms // LANES, terms % LANES, wide * pool
-    behind = (
-        out_row - wide * outputs + LANES
-    )  # up to the next row, and the excess of the last vector
-    (samples, rows), deep, broad = window.strip, window.deep, window.broad
-    run_vectors, seen_rows, seen_vectors = (
-        run // LANES,
-        k + pool - 1,
-        window.spread // LANES,
-    )
+    run, deep, broad = window.run, window.deep, window.broad
+    samples, rows = window.strip
+    block, lanes = places_in_block * together, vectors * width
+    whole, tail = terms // LANES, terms % LANES
+    columns, fits = wide * pool, -(-outputs // LANES)
+    # up to the next row, and the excess of the last vector
+    behind = out_row - wide * outputs + LANES
+    run_vectors, seen_vectors = run // LANES, window.spread // LANES
+    seen_rows = k + pool - 1
 
-    def forward(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
+    def forward(floats, marks, ints, args, n):
         """Compute `out` and `chosen`; `table`, which is zeros at first, and `bands` are
         temporary.
         """
-        x, weight, bias = floats[args[0] :], floats[args[1] :], floats[args[2] :]
-        table, bands, out, chosen = (
-            floats[args[3] :],
-            floats[args[4] :],
-            floats[args[5] :],
-            marks[args[6] :],
-        )
+        x, weight, bias, table, bands, out = views(floats, args, 0, 6)
+        chosen = marks[args[6] :]
         for pixel in range(together):
             for o in range(outputs):
                 place = pixel * outputs + o
                 for i in range(k):
-                    at = (
-                        (place // lanes * k + i) * terms + pixel * inputs
-                    ) * lanes + place % lanes
+                    term = (place // lanes * k + i) * terms + pixel * inputs
+                    at = term * lanes + place % lanes
                     for j in range(k * inputs):
                         table[at + j * lanes] = weight[(o * k + i) * run + j]
         for s in range(n):
             for y in range(high):
                 for v in range(pool):
+                    line = s * pitch + (y * pool + v) * row
                     for start in range(0, columns, block):
                         first = min(start, columns - block)
-                        at, to = (
-                            s * pitch + (y * pool + v) * row + first * inputs,
-                            (v * columns + first) * outputs,
-                        )
-                        for group in range(
-                            groups - 1, -1, -1
-                        ):  # the first group overwrites the excess of the last
+                        to = (v * columns + first) * outputs
+                        # the first group overwrites the excess of the last
+                        for group in range(groups - 1, -1, -1):
                             multiply(
-                                width, places_in_block, vectors, tail, k, whole, x, at, together * inputs, row,
-                                table, group * k * terms * lanes, lanes, bands, to + group * lanes, together * outputs,
-                            )  # fmt: skip
-                to, which = (
-                    s * out_pitch + out_start + y * out_row,
-                    (s * high + y) * wide * outputs,
-                )
+                                width,
+                                places_in_block,
+                                vectors,
+                                tail,
+                                k,
+                                whole,
+                                x,
+                                line + first * inputs,
+                                together * inputs,
+                                row,
+                                table,
+                                group * k * terms * lanes,
+                                lanes,
+                                bands,
+                                to + group * lanes,
+                                together * outputs,
+                            )
+                to = s * out_pitch + out_start + y * out_row
+                which = (s * high + y) * wide * outputs
                 for z in range(wide):
-                    from_, o = z * pool * outputs, z * outputs
+                    o = z * outputs
                     largest(
                         pool,
                         fits,
                         bands,
-                        from_,
+                        pool * o,
                         columns * outputs,
                         outputs,
                         bias,
+                        0,
                         out,
                         to + o,
                         chosen,
@@ -175,20 +173,14 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
                     out[to + j] = 0
         activate(out, n * out_pitch, kind)
 
-    def slope_of_weights(
-        floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int
-    ) -> None:
+    def slope_of_weights(floats, marks, ints, args, n):
         """Compute the slopes of weights and bias from the chosen pixels, which are the
         only ones with a slope.
         """
-        x, out, slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
-        weights, bias, values = floats[args[3] :], floats[args[4] :], floats[args[5] :]
-        chosen, places, shifts, biased = (
-            marks[args[6] :],
-            ints[args[7] :],
-            ints[args[8] :],
-            args[9],
-        )
+        x, out, slope, weights, bias, values = views(floats, args, 0, 6)
+        chosen = marks[args[6] :]
+        places, shifts = views(ints, args, 7, 2)
+        biased = args[9]
         activate_slope(out, slope, n * out_pitch, kind)
         for pixel in range(pool * pool):
             shifts[pixel] = pixel // pool * row + pixel % pool * inputs
@@ -197,31 +189,25 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
         for s in range(n if biased else 0):
             for y in range(high):
                 for z in range(wide):
+                    at = s * out_pitch + out_start + y * out_row + z * outputs
                     for o in range(outputs):
-                        bias[o] += slope[
-                            s * out_pitch + out_start + y * out_row + z * outputs + o
-                        ]
+                        bias[o] += slope[at + o]
         for some in range(0, n, samples):
             for top in range(0, high, rows):
                 for o in range(outputs):
                     count = 0
                     for s in range(some, min(n, some + samples)):
                         for y in range(top, min(high, top + rows)):
-                            at, which = (
-                                s * out_pitch + out_start + y * out_row + o,
-                                (s * high + y) * wide * outputs + o,
-                            )
-                            corner = s * pitch + y * pool * row
                             count = collect(
                                 count,
                                 slope,
-                                at,
+                                s * out_pitch + out_start + y * out_row + o,
                                 chosen,
-                                which,
+                                (s * high + y) * wide * outputs + o,
                                 outputs,
                                 wide,
                                 shifts,
-                                corner,
+                                s * pitch + y * pool * row,
                                 pool * inputs,
                                 values,
                                 places,
@@ -239,39 +225,34 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
                         run,
                     )
 
-    def slope_of_inputs(
-        floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int
-    ) -> None:
+    def slope_of_inputs(floats, marks, ints, args, n):
         """Compute the slope of x, window by window, so that sums stay in registers.
 
         The table, which is zeros at first, holds the kernels padded with zeros; the
         chosen pixel gives the shift for reading.
         """
-        weight, slope, x_slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
-        table, values, chosen = floats[args[3] :], floats[args[4] :], marks[args[5] :]
-        places, shifts = ints[args[6] :], ints[args[7] :]
+        weight, slope, x_slope, table, values = views(floats, args, 0, 5)
+        chosen = marks[args[5] :]
+        places, shifts = views(ints, args, 6, 2)
         for o in range(outputs):
             for i in range(k):
                 to = (o * deep + pool - 1 + i) * broad + (pool - 1) * inputs
                 for j in range(k * inputs):
                     table[to + j] = weight[(o * k + i) * run + j]
         for pixel in range(pool * pool):
-            shifts[pixel] = (pool - 1 - pixel // pool) * broad + (
-                pool - 1 - pixel % pool
-            ) * inputs
+            down, right = pool - 1 - pixel // pool, pool - 1 - pixel % pool
+            shifts[pixel] = down * broad + right * inputs
         for s in range(n):
             for i in range(pitch):
                 x_slope[s * pitch + i] = 0
             for y in range(high):
                 for z in range(wide):
-                    at = s * out_pitch + out_start + y * out_row + z * outputs
-                    which = ((s * high + y) * wide + z) * outputs
                     count = collect(
                         0,
                         slope,
-                        at,
+                        s * out_pitch + out_start + y * out_row + z * outputs,
                         chosen,
-                        which,
+                        ((s * high + y) * wide + z) * outputs,
                         1,
                         outputs,
                         shifts,
@@ -280,7 +261,6 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
                         values,
                         places,
                     )
-                    to = s * pitch + y * pool * row + z * pool * inputs
                     add_scaled(
                         seen_rows,
                         seen_vectors,
@@ -290,32 +270,25 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
                         table,
                         broad,
                         x_slope,
-                        to,
+                        s * pitch + y * pool * row + z * pool * inputs,
                         row,
                     )
 
-    return (
-        Kernel(forward, window),
-        Kernel(slope_of_weights, window),
-        Kernel(slope_of_inputs, window),
-    )
+    functions = (forward, slope_of_weights, slope_of_inputs)
+    first, second, third = (Kernel(each, window) for each in functions)
+    return first, second, third
 
 
 # linear layers: rows of weights `pitch` apart, samples in whole blocks
 
 
 @Kernel
-def linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None:
-    x, weight, bias, out = (
-        floats[args[0] :],
-        floats[args[1] :],
-        floats[args[2] :],
-        floats[args[3] :],
-    )
+def linear(floats, marks, ints, args, n):
+    """Compute `out`."""
+    x, weight, bias, out = views(floats, args, 0, 4)
     pitch, out_pitch, outputs, kind = args[4], args[5], args[6], args[7]
     for q in range(0, outputs, LANES):
         for s in range(0, n, WIDE):
-            to = s * out_pitch + q
             dots(
                 LONG,
                 WIDE,
@@ -329,25 +302,18 @@ def linear(floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int) -> None
                 bias,
                 q,
                 out,
-                to,
+                s * out_pitch + q,
                 out_pitch,
             )
     activate(out, n * out_pitch, kind)
 
 
 @Kernel
-def slope_of_linear(
-    floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int
-) -> None:
-    x, out, slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
-    weights, bias = floats[args[3] :], floats[args[4] :]
-    pitch, out_pitch, outputs, kind, biased = (
-        args[5],
-        args[6],
-        args[7],
-        args[8],
-        args[9],
-    )
+def slope_of_linear(floats, marks, ints, args, n):
+    """Compute the slopes of weights and bias."""
+    x, out, slope, weights, bias = views(floats, args, 0, 5)
+    pitch, out_pitch, outputs, kind = args[5], args[6], args[7], args[8]
+    biased = args[9]
     activate_slope(out, slope, n * out_pitch, kind)
     for o in range(outputs):
         bias[o] = 0
@@ -373,84 +339,61 @@ def slope_of_linear(
 
 
 @Kernel
-def slope_of_features(
-    floats: Floats, marks: Marks, ints: Ints, args: Ints, n: int
-) -> None:
-    weight, slope, x_slope = floats[args[0] :], floats[args[1] :], floats[args[2] :]
+def slope_of_features(floats, marks, ints, args, n):
+    """Compute the slope of x."""
+    weight, slope, x_slope = views(floats, args, 0, 3)
     pitch, out_pitch, outputs = args[3], args[4], args[5]
     for i in range(0, pitch, BLOCK):
         for s in range(0, n, SAMPLES):
             multiply(
-                LONG, SAMPLES, LONG_WIDE, 0, 1, outputs // LANES, slope, s * out_pitch, out_pitch, 0,
-                weight, i, pitch, x_slope, s * pitch + i, pitch,
-            )  # fmt: skip
+                LONG,
+                SAMPLES,
+                LONG_WIDE,
+                0,
+                1,
+                outputs // LANES,
+                slope,
+                s * out_pitch,
+                out_pitch,
+                0,
+                weight,
+                i,
+                pitch,
+                x_slope,
+                s * pitch + i,
+                pitch,
+            )
 
 
 # a client's training, and the logits of models
 
 
 @compiled
-def train(
-    room: ClientRoom,
-    program: Program,
-    images: Any,
-    labels: Ints,
-    batches: Batches,
-    begun: Floats,
-    share: Any,
-    move: Floats,
-) -> float:
+def train(room, program, images, labels, batches, begun, share, move):
     """Do all steps of a client from the model `begun` and set `move`, unless it is
     empty, to `share` times its change.
 
     Return the sum of the losses before training, of the samples of the first step and
     of those with loss alone.
     """
-    ends, floats = program.ends, room.floats
-    theta, slope, velocity, rates = (
-        floats[ends[0] :],
-        floats[ends[1] :],
-        floats[ends[2] :],
-        floats[ends[3] :],
-    )
-    scale, shift, samples = floats[ends[4] :], floats[ends[5] :], floats[ends[6] :]
-    logits, steep = floats[ends[7] :], floats[ends[8] :]
-    size, start, row, pitch, logits_pitch, classes = (
-        ends[9],
-        ends[10],
-        ends[11],
-        ends[12],
-        ends[13],
-        ends[14],
-    )
+    theta, slope, velocity, rates = views(room.floats, program.starts, 0, 4)
+    logits, steep = views(room.floats, program.starts, 4, 2)
+    size, pitch, classes = program.shape[0], program.shape[4], program.shape[5]
+    forward, steps = program.forward, len(program.addresses)
     theta[:size], velocity[:size] = begun, 0
     before, first = 0.0, 0
     for batch in range(len(batches.stops)):
-        rows, first = batches.rows[first : batches.stops[batch]], batches.stops[batch]
-        normalise(images, rows, scale, shift, start, row, pitch, samples)
-        for repeat in range(batches.repeats if batch >= batches.losses_alone else 1):
-            for step in range(program.forward):
-                call(
-                    program.addresses[step],
-                    room.floats,
-                    room.marks,
-                    room.ints,
-                    program.numbers[step],
-                    len(rows),
-                )
-            loss = cross_entropy(logits, logits_pitch, classes, labels, rows, steep)
+        rows = batches.rows[first : batches.stops[batch]]
+        first = batches.stops[batch]
+        learns = batch >= batches.losses_alone
+        normalise(room, program, images, rows)
+        for repeat in range(batches.repeats if learns else 1):
+            run(room, program, 0, forward, len(rows))
+            loss = cross_entropy(logits, pitch, classes, labels, rows, steep)
             if batch <= batches.losses_alone and repeat == 0:
                 before += len(rows) * loss
-            if batch >= batches.losses_alone:
-                for step in range(program.forward, len(program.addresses)):
-                    call(
-                        program.addresses[step],
-                        room.floats,
-                        room.marks,
-                        room.ints,
-                        program.numbers[step],
-                        len(rows),
-                    )
+            if learns:
+                run(room, program, forward, steps, len(rows))
                 descend(theta, velocity, slope, size, rates[0], rates[1], rates[2])
     for i in range(len(move)):
         move[i] = (theta[i] - begun[i]) * share
@@ -458,81 +401,66 @@ def train(
 
 
 @compiled
-def answer(
-    room: ClientRoom,
-    program: Program,
-    images: Any,
-    rows: Ints,
-    models: Floats,
-    out: Floats,
-) -> None:
+def answer(room, program, images, rows, models, out):
     """Write the logits of each of the models (R, size) for some of the images to out[r,
     row, :].
     """
-    ends, floats = program.ends, room.floats
-    theta, scale, shift = floats[ends[0] :], floats[ends[4] :], floats[ends[5] :]
-    samples, logits = floats[ends[6] :], floats[ends[7] :]
-    size, start, row, pitch, logits_pitch = (
-        ends[9],
-        ends[10],
-        ends[11],
-        ends[12],
-        ends[13],
-    )
-    normalise(images, rows, scale, shift, start, row, pitch, samples)
+    theta = room.floats[program.starts[0] :]
+    logits = room.floats[program.starts[4] :]
+    size, pitch = program.shape[0], program.shape[4]
+    normalise(room, program, images, rows)
     for r in range(len(models)):
-        for i in range(size):
-            theta[i] = models[r, i]
-        for step in range(program.forward):
-            call(
-                program.addresses[step],
-                room.floats,
-                room.marks,
-                room.ints,
-                program.numbers[step],
-                len(rows),
-            )
+        theta[:size] = models[r]
+        run(room, program, 0, program.forward, len(rows))
         for i in range(len(rows)):
             for c in range(out.shape[2]):
-                out[r, rows[i], c] = logits[i * logits_pitch + c]
+                out[r, rows[i], c] = logits[i * pitch + c]
 
 
 @njit(error_model="numpy")
-def normalise(
-    images: Any,
-    rows: Ints,
-    scale: Floats,
-    shift: Floats,
-    start: int,
-    row: int,
-    pitch: int,
-    out: Floats,
-) -> None:
-    """Write some of the images (n, C, H, W) of bytes to `out` as scale·x + shift."""
+def run(room, program, first, last, n):
+    """Call some kernels of the program for n samples."""
+    for step in range(first, last):
+        call(
+            program.addresses[step],
+            room.floats,
+            room.marks,
+            room.ints,
+            program.numbers[step],
+            n,
+        )
+
+
+@njit(error_model="numpy")
+def normalise(room, program, images, rows):
+    """Write some of the images (n, C, H, W) of bytes to the samples as scale·x +
+    shift.
+    """
+    scale, shift, samples = views(room.floats, program.starts, 6, 3)
+    _, start, row, pitch, _, _ = program.shape
     _, channels, height, width = images.shape
     for s in range(len(rows)):
         for c in range(channels):
             one, other = scale[c], shift[c]
             for y in range(height):
-                line, to = images[rows[s], c, y], s * pitch + start + y * row + c
+                line = images[rows[s], c, y]
+                to = s * pitch + start + y * row + c
                 for z in range(width):
-                    out[np.uintp(to + z * channels)] = (
-                        scale.dtype.type(line[z]) * one + other
-                    )
+                    value = scale.dtype.type(line[z]) * one + other
+                    samples[np.uintp(to + z * channels)] = value
 
 
 @njit(error_model="numpy")
-def cross_entropy(
-    logits: Floats, pitch: int, classes: int, labels: Ints, rows: Ints, slope: Floats
-) -> Any:
+def cross_entropy(logits, pitch, classes, labels, rows, slope):
     """Return the mean loss of some samples and write its slope."""
     n, loss = len(rows), 0.0
     for i in range(n):
         at, label = i * pitch, labels[rows[i]]
         most = logits[at]
         for c in range(1, classes):
-            if logits[at + c] > most or logits[at + c] != logits[at + c]:
-                most = logits[at + c]
+            here = logits[at + c]
+            if here > most or here != here:
+                most = here
         true = logits[at + label] - most
         total = slope.dtype.type(0)
         for c in range(classes):
@@ -546,15 +474,7 @@ def cross_entropy(
 
 
 @njit(error_model="numpy", fastmath={"contract"})
-def descend(
-    theta: Floats,
-    velocity: Floats,
-    slope: Floats,
-    size: int,
-    lr: Any,
-    momentum: Any,
-    decay: Any,
-) -> None:
+def descend(theta, velocity, slope, size, lr, momentum, decay):
     """Take one step of torch.optim.SGD."""
     if momentum == 0:
         for i in range(size):

@@ -9,6 +9,8 @@ from headgate.simulation.executors.executor import Ints
 
 
 class Room(NamedTuple):
+    """How many samples and clients there is space for."""
+
     samples: int
     clients: int
 
@@ -24,48 +26,48 @@ class Tile(NamedTuple):
 
 
 Kind = Literal["forward", "backward", "descend"]
-TUNED: dict[tuple[Kind, int, int], Tile] = {
-    ("forward", 32, 64): Tile(128, 64, 32, 4, 4),
-    ("forward", 64, 128): Tile(128, 128, 64, 4, 3),
-    ("forward", 128, 128): Tile(128, 128, 64, 8, 3),
-    ("forward", 128, 256): Tile(256, 128, 64, 8, 3),
-    ("forward", 256, 512): Tile(256, 128, 64, 8, 4),
-    ("forward", 512, 512): Tile(64, 256, 64, 8, 4),
-    ("backward", 64, 128): Tile(128, 64, 64, 8, 3),
-    ("backward", 128, 128): Tile(128, 128, 64, 8, 3),
-    ("backward", 128, 256): Tile(256, 128, 64, 8, 4),
-    ("backward", 256, 512): Tile(256, 128, 64, 8, 4),
-    ("backward", 512, 512): Tile(64, 256, 64, 8, 4),
-    ("descend", 32, 64): Tile(32, 64, 128, 4, 5),
-    ("descend", 64, 128): Tile(64, 128, 64, 4, 4),
-    ("descend", 128, 128): Tile(128, 128, 64, 8, 4),
-    ("descend", 128, 256): Tile(128, 256, 64, 8, 3),
-    ("descend", 256, 512): Tile(128, 128, 64, 4, 3),
-    ("descend", 512, 512): Tile(64, 128, 64, 4, 3),
+TUNED: dict[Kind, dict[tuple[int, int], Tile]] = {
+    "forward": {
+        (32, 64): Tile(128, 64, 32, 4, 4),
+        (64, 128): Tile(128, 128, 64, 4, 3),
+        (128, 128): Tile(128, 128, 64, 8, 3),
+        (128, 256): Tile(256, 128, 64, 8, 3),
+        (256, 512): Tile(256, 128, 64, 8, 4),
+        (512, 512): Tile(64, 256, 64, 8, 4),
+    },
+    "backward": {
+        (64, 128): Tile(128, 64, 64, 8, 3),
+        (128, 128): Tile(128, 128, 64, 8, 3),
+        (128, 256): Tile(256, 128, 64, 8, 4),
+        (256, 512): Tile(256, 128, 64, 8, 4),
+        (512, 512): Tile(64, 256, 64, 8, 4),
+    },
+    "descend": {
+        (32, 64): Tile(32, 64, 128, 4, 5),
+        (64, 128): Tile(64, 128, 64, 4, 4),
+        (128, 128): Tile(128, 128, 64, 8, 4),
+        (128, 256): Tile(128, 256, 64, 8, 3),
+        (256, 512): Tile(128, 128, 64, 4, 3),
+        (512, 512): Tile(64, 128, 64, 4, 3),
+    },
 }
-"""tiles for bfloat16 on an H200, by kind, input and output channels: the fastest of
-those tried for ResNet-9 with one run and with ten (`benchmarks/tune_packed.py` at
+"""tiles for bfloat16 on an H200, by kind, then input and output channels: the fastest
+of those tried for ResNet-9 with one run and with ten (`benchmarks/tune_packed.py` at
 7668df2e)"""
 
 
 def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
-    tuned = TUNED.get((kind, block.inward, block.outward))
-    if tuned and itemsize == 2:
+    """Return the tile of a block's convolution, of its slope or of its descent."""
+    inward, outward = block.inward, block.outward
+    short = itemsize == 2
+    tuned = TUNED[kind].get((inward, outward))
+    if tuned and short:
         return tuned
-    deep, most = (64, 128) if itemsize == 2 else (32, 64)
+    deep, most = (64, 128) if short else (32, 64)
     if kind == "descend":
-        return Tile(
-            power_in(block.inward, most),
-            power_in(block.outward, most),
-            max(deep, block.width),
-            8,
-            3,
-        )
-    made, summed = (
-        (block.outward, block.inward)
-        if kind == "forward"
-        else (block.inward, block.outward)
-    )
+        deep = max(deep, block.width)
+        return Tile(power_in(inward, most), power_in(outward, most), deep, 8, 3)
+    made, summed = (outward, inward) if kind == "forward" else (inward, outward)
     return Tile(most, power_in(made, most), power_in(summed, deep), 8, 3)
 
 
@@ -76,12 +78,13 @@ def strip_for(block: Block) -> tuple[int, int]:
     They are as many as fit into its registers, if possible all positions, which are
     then read once.
     """
-    channels = (
-        power_in(block.outward, 512) if block.positions <= 16 else max(32, block.group)
-    )
+    positions = block.positions
+    channels = max(32, block.group)
+    if positions <= 16:
+        channels = power_in(block.outward, 512)
     if block.pool:
-        return channels, power_in(block.positions // 4, max(16, block.width))
-    return channels, power_in(block.positions, 256 if block.positions <= 256 else 128)
+        return channels, power_in(positions // 4, max(16, block.width))
+    return channels, power_in(positions, 256 if positions <= 256 else 128)
 
 
 def power_in(n: int, most: int) -> int:

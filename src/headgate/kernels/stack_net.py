@@ -13,6 +13,8 @@ from headgate.errors import SettingError
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
 
+Shape = tuple[int, int, int]
+"""channels, height and width"""
 RELU, TANH = 1, 2
 ACTIVATIONS: dict[type[nn.Module], int] = {nn.ReLU: RELU, nn.Tanh: TANH}
 """the kernels' number of each; they are increasing, so the maximum of a pool can be
@@ -47,7 +49,9 @@ class StackLayer:
 
     @property
     def out(self) -> tuple[int, int]:
-        return self.made[0] // self.pool, self.made[1] // self.pool
+        """The height and width of its output."""
+        height, width = self.made
+        return height // self.pool, width // self.pool
 
     @property
     def framed(self) -> tuple[int, int]:
@@ -63,7 +67,8 @@ class StackLayer:
 
     @property
     def positions(self) -> int:
-        return self.out[0] * self.out[1]
+        """The number of pixels of its output."""
+        return math.prod(self.out)
 
     @property
     def size(self) -> int:
@@ -87,94 +92,102 @@ class StackNet:
     @property
     def sizes(self) -> list[int]:
         """The size of each layer's input in its frame, then that of the logits."""
-        return [
-            *(layer.inward * math.prod(layer.framed) for layer in self.layers),
-            self.classes,
-        ]
+        inputs = [layer.inward * math.prod(layer.framed) for layer in self.layers]
+        return [*inputs, self.classes]
 
     def packed(self, theta: Tensor) -> Tensor:
+        """Return flat vectors as the kernels take them."""
         return theta.contiguous()
 
     def flat(self, vectors: Tensor) -> Tensor:
+        """Return what the kernels made as flat vectors."""
         return vectors
 
 
 def read_stack(task: Task) -> StackNet:
     """Return the task's model as a stack; refuse any other form with a SettingError."""
-    model = task.model
+    model, classes = task.model, task.classes
     if not is_chain(model):
         refuse(
             "the model must do its layers one after the other, as a Sequential does;"
             f" {type(model).__name__} does not"
         )
-    starts = {
-        id(parameter): start
-        for parameter, start in zip(model.parameters(), task.flat.starts, strict=False)
-    }
+    starts = starts_of(task)
     parts = [part for part in model if type(part) is not nn.Identity]
     if sum(len(list(part.parameters())) for part in parts) != len(starts):
         refuse("a parameter of the model is shared")
     layers = tuple(_layers(parts, task.shape, starts))
-    if (
-        not layers
-        or not layers[-1].linear
-        or layers[-1].activation
-        or layers[-1].outward != task.classes
-    ):
-        refuse(f"the model must end in a Linear of {task.classes}")
-    return StackNet(layers, task.classes, task.flat.size)
+    if not layers or not _is_last(layers[-1], classes):
+        refuse(f"the model must end in a Linear of {classes}")
+    return StackNet(layers, classes, task.flat.size)
+
+
+def starts_of(task: Task) -> dict[int, int]:
+    """Return where each parameter begins in a flat vector, by its id."""
+    parameters = map(id, task.model.parameters())
+    return dict(zip(parameters, task.flat.starts, strict=False))
+
+
+def _is_last(layer: StackLayer, classes: int) -> bool:
+    return layer.linear and not layer.activation and layer.outward == classes
 
 
 def _layers(
-    parts: list[nn.Module], shape: tuple[int, int, int], starts: dict[int, int]
+    parts: list[nn.Module], shape: Shape, starts: dict[int, int]
 ) -> Iterator[StackLayer]:
     """Yield the layers, each with the activation and the pool that follow it, in either
     order.
     """
-    inward, image, flat = shape[0], shape[1:], False
+    flat = False
     while parts:
         part = parts.pop(0)
         if type(part) is nn.Flatten and is_plain(part) and not flat:
-            inward, image, flat = inward * math.prod(image), (1, 1), True
+            shape, flat = (math.prod(shape), 1, 1), True
             continue
-        weight, bias = (
-            starts.get(id(getattr(part, name, None))) for name in ("weight", "bias")
-        )
-        if (
-            type(part) is nn.Conv2d
-            and is_plain(part)
-            and not flat
-            and weight is not None
-        ):
-            kernel, padding = side(part.kernel_size), side(part.padding)
-            layer = StackLayer(
-                inward, *image, part.out_channels, kernel, padding, weight, bias
-            )
-            if padding >= kernel:
-                refuse(f"{part}, must have a padding below its kernel")
-        elif type(part) is nn.Linear and flat and weight is not None:
-            layer = StackLayer(
-                inward, 1, 1, part.out_features, 1, 0, weight, bias, linear=True
-            )
-        else:
-            refuse(f"{part} where it stands")
+        layer = _with_weights(part, shape, flat, starts)
         while parts and type(parts[0]) in (*ACTIVATIONS, nn.MaxPool2d):
-            part = parts.pop(0)
-            if isinstance(part, nn.MaxPool2d):
-                if (
-                    layer.linear
-                    or layer.pool > 1
-                    or not is_plain(part)
-                    or side(part.kernel_size) != 2
-                ):
-                    refuse(f"{part} where it stands")
-                layer = replace(layer, pool=2)
-            elif layer.activation:
-                refuse(f"{part} where it stands")
-            else:
-                layer = replace(layer, activation=ACTIVATIONS[type(part)])
-        inward, image = layer.outward, layer.out
+            layer = _followed(layer, parts.pop(0))
+        shape = (layer.outward, *layer.out)
         yield layer
+
+
+def _with_weights(
+    part: nn.Module, shape: Shape, flat: bool, starts: dict[int, int]
+) -> StackLayer:
+    """Return a convolution, or a linear layer behind a Flatten."""
+    weight = starts.get(id(getattr(part, "weight", None)))
+    bias = starts.get(id(getattr(part, "bias", None)))
+    if weight is not None and type(part) is nn.Linear and flat:
+        return linear_layer(shape[0], part.out_features, weight, bias)
+    plain = type(part) is nn.Conv2d and is_plain(part) and not flat
+    if weight is None or not plain:
+        refuse(f"{part} where it stands")
+    assert isinstance(part, nn.Conv2d)
+    kernel, padding = side(part.kernel_size), side(part.padding)
+    if padding >= kernel:
+        refuse(f"{part}, must have a padding below its kernel")
+    return StackLayer(*shape, part.out_channels, kernel, padding, weight, bias)
+
+
+def linear_layer(
+    inward: int, outward: int, weight: int, bias: int | None
+) -> StackLayer:
+    """Return a linear layer, which is a convolution of one pixel."""
+    return StackLayer(inward, 1, 1, outward, 1, 0, weight, bias, linear=True)
+
+
+def _followed(layer: StackLayer, part: nn.Module) -> StackLayer:
+    """Return the layer with the activation or the pool that follows it."""
+    if isinstance(part, nn.MaxPool2d):
+        halves = is_plain(part) and side(part.kernel_size) == 2
+        fits = halves and not layer.linear and layer.pool == 1
+        after = replace(layer, pool=2)
+    else:
+        fits = not layer.activation
+        after = replace(layer, activation=ACTIVATIONS[type(part)])
+    if not fits:
+        refuse(f"{part} where it stands")
+    return after
 
 
 def refuse(reason: str) -> NoReturn:

@@ -25,7 +25,7 @@ from headgate.kernels.packed_tiles import Room
 from headgate.kernels.residual_net import ResidualNet, read_blocks
 from headgate.kernels.stack_net import StackNet, read_stack
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.executor import Executor, Work
+from headgate.simulation.executors import Executor, Work
 from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
 
 WIDEST = 128
@@ -48,20 +48,23 @@ class TritonKernels(Executor[Task]):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         net = _net(task)
-        self.net = net if isinstance(net, StackNet) else net.to(task.device)
         from headgate.kernels import triton_steps  # this needs triton
 
-        self.kind: Any = (
-            triton_steps.StackSpace
-            if isinstance(net, StackNet)
-            else triton_steps.ResidualSpace
-        )
+        self.net: StackNet | ResidualNet
+        self.kind: Any
+        if isinstance(net, StackNet):
+            self.net, self.kind = net, triton_steps.StackSpace
+        else:
+            self.net, self.kind = net.to(task.device), triton_steps.ResidualSpace
+        sample = (self.net, Room(1, 0), False, task.arithmetic)
+        self.bytes_of_sample: int = self.kind.bytes_needed(*sample)
         self.workspace: Any = None
         self.judge: Any = None
         self._recorded: dict[tuple[Room, LocalTraining], Callable[[], None]] = {}
 
     @classmethod
     def cost(cls, task: Task, training: LocalTraining) -> float:
+        """Return a twentieth, or a quarter where it was not measured."""
         if importlib.util.find_spec("triton") is None:
             raise cls.refused("needs triton, which is not installed (extra gpu)")
         # Triton's interpreter, which runs on the CPU, is slow and meant for tests
@@ -73,11 +76,8 @@ class TritonKernels(Executor[Task]):
             )
         cls.need_full_batch(training)
         net = _net(task)
-        return (
-            0.05
-            if task.bfloat16 or (isinstance(net, StackNet) and net.size < LARGE)
-            else 0.25
-        )
+        small = isinstance(net, StackNet) and net.size < LARGE
+        return 0.05 if task.bfloat16 or small else 0.25
 
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
         """Launch a round; nothing here waits for the device."""
@@ -86,17 +86,13 @@ class TritonKernels(Executor[Task]):
         start, momentum = self.net.packed(theta.detach()), training.momentum > 0
         after, means = torch.empty_like(start), theta.new_empty(runs)
         members = np.flatnonzero(np.diff(batch.offsets))
-        offsets, run_of = (
-            np.append(batch.offsets[members], len(batch.labels)),
-            members // clients,
-        )
-        room = Room(
-            rung(max(1, len(batch.labels))), rung(max(1, len(members)))
-        )  # no array is empty
+        samples, run_of = len(batch.labels), members // clients
+        # no array is empty
+        room = Room(rung(max(1, samples)), rung(max(1, len(members))))
         space = self._make_room(room, momentum)
-        space.set_clients(offsets)
+        space.set_clients(np.append(batch.offsets[members], samples))
         space.load(self.task.normalised(batch.images))
-        space.labels[: len(batch.labels)] = batch.labels
+        space.labels[:samples] = batch.labels
         step = self._step(space, room, training)
         space.spread(start, run_of, momentum)
         run_offsets = np.searchsorted(run_of, np.arange(runs + 1))
@@ -104,55 +100,49 @@ class TritonKernels(Executor[Task]):
             step()
             if turn == 0:
                 space.mean_losses(run_offsets, means)
-        shares = weights.reshape(-1).index_select(
-            0, to_device(members, self.task.device)
-        )
+        chosen = to_device(members, self.task.device)
+        shares = weights.reshape(-1).index_select(0, chosen)
         space.average(start, shares, run_offsets, after)
         return self.net.flat(after), means
 
     def bytes_of_run(self, samples: int, clients: int, training: LocalTraining) -> int:
-        return int(
-            self.kind.bytes_needed(
-                self.net,
-                Room(samples, clients),
-                training.momentum > 0,
-                self.task.arithmetic,
-            )
-        )
+        """Return the bytes of the arrays of a round of so many samples and clients."""
+        room, momentum = Room(samples, clients), training.momentum > 0
+        needed = self.kind.bytes_needed(self.net, room, momentum, self.task.arithmetic)
+        return int(needed)
 
     def logits(self, theta: Tensor, images: Tensor) -> Tensor:
         """Return the logits (R, n, classes), float32, of the models theta (R, P) for
         images (n, C, H, W) of bytes.
         """
         runs, pixels = len(theta), self.task.normalised(images)
-        if isinstance(self.net, StackNet):
-            bytes_of_image = self.kind.bytes_needed(
-                self.net, Room(runs, 0), False, torch.float32
-            )
-            few = max(1, min(len(images), JUDGED // bytes_of_image))
-            if self.judge is None or not self.judge.holds(
-                Room(few * runs, runs), False
-            ):
-                # freed before the new one is allocated, because both may not fit
-                self.judge = None
-                self.judge = self._space(Room(few * runs, runs), False)
-            space = self.judge
-        else:
-            room = self.workspace.room if self.workspace else Room(64 * runs, runs)
-            space = self._make_room(
-                Room(max(room.samples, runs), max(room.clients, runs)), False
-            )
-            few = space.room.samples // runs
+        space, few = self._judge(runs, len(images))
         space.spread(self.net.packed(theta.detach()), np.arange(runs), False)
         logits = list[Tensor]()
         for part in torch.split(pixels, few):
+            room = Room(runs * len(part), runs)
             space.set_clients(np.arange(runs + 1) * len(part))
             space.load(part, runs)
-            space.forward(Room(runs * len(part), runs), None)
-            logits.append(
-                space.logits[: runs * len(part)].view(runs, len(part), -1).clone()
-            )
+            space.forward(room, None)
+            made = space.logits[: room.samples]
+            logits.append(made.view(runs, len(part), -1).clone())
         return torch.cat(logits, dim=1)
+
+    def _judge(self, runs: int, images: int) -> tuple[Any, int]:
+        """Return the space in which models are evaluated, of residual nets the one in
+        which they are trained, and the number of images at a time.
+        """
+        if not isinstance(self.net, StackNet):
+            room = self.workspace.room if self.workspace else Room(64 * runs, runs)
+            room = Room(max(room.samples, runs), max(room.clients, runs))
+            return self._make_room(room, False), self.workspace.room.samples // runs
+        few = max(1, min(images, JUDGED // (runs * self.bytes_of_sample)))
+        room = Room(few * runs, runs)
+        if self.judge is None or not self.judge.holds(room, False):
+            # freed before the new one is allocated, because both may not fit
+            self.judge = None
+            self.judge = self._space(room, False)
+        return self.judge, few
 
     def _step(
         self, space: Any, room: Room, training: LocalTraining
@@ -183,22 +173,17 @@ class TritonKernels(Executor[Task]):
         old = self.workspace
         if old is None or not old.holds(room, momentum):
             if old is not None:
-                room = Room(
-                    max(room.samples, old.room.samples),
-                    max(room.clients, old.room.clients),
-                )
+                room = Room(*map(max, room, old.room))
                 momentum = momentum or old.momentum
-            self.workspace = old = (
-                None  # freed before the new one is allocated, because both may not fit
-            )
+            # freed before the new one is allocated, because both may not fit
+            self.workspace = old = None
             self._recorded.clear()
             self.workspace = self._space(room, momentum)
         return self.workspace
 
     def _space(self, room: Room, momentum: bool) -> Any:
-        return self.kind(
-            self.net, room, momentum, self.task.arithmetic, self.task.device
-        )
+        task = self.task
+        return self.kind(self.net, room, momentum, task.arithmetic, task.device)
 
 
 def _net(task: Task) -> StackNet | ResidualNet:
@@ -208,9 +193,7 @@ def _net(task: Task) -> StackNet | ResidualNet:
     if not task.bfloat16:
         with suppress(SettingError):
             net = read_stack(task)
-            if all(
-                each.linear or max(each.inward, each.outward) <= WIDEST
-                for each in net.layers
-            ):
+            filters = [each for each in net.layers if not each.linear]
+            if all(max(each.inward, each.outward) <= WIDEST for each in filters):
                 return net
     return read_blocks(task)

@@ -14,6 +14,7 @@ other clients.
 
 import triton
 import triton.language as tl
+from triton.language import constexpr
 
 
 @triton.jit
@@ -22,11 +23,11 @@ def _box(
     start,
     channel,
     tap,
-    H: tl.constexpr,
-    W: tl.constexpr,
-    TAPS: tl.constexpr,
-    ROWS: tl.constexpr,
-    CHANNELS: tl.constexpr,
+    H: constexpr,
+    W: constexpr,
+    TAPS: constexpr,
+    ROWS: constexpr,
+    CHANNELS: constexpr,
 ):
     """Return ROWS positions from `start` on, shifted by a tap, (ROWS, CHANNELS); beyond
     an image they are 0.
@@ -42,16 +43,30 @@ def _box(
 
 @triton.jit
 def convolve(
-    x, w, y, added, tile_client, tile_start, offsets,
-    H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, TAPS: tl.constexpr,
-    BACKWARD: tl.constexpr, ADD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    PRECISION: tl.constexpr,
-):  # fmt: skip
+    x,
+    w,
+    y,
+    added,
+    tile_client,
+    tile_start,
+    offsets,
+    H: constexpr,
+    W: constexpr,
+    CI: constexpr,
+    CO: constexpr,
+    TAPS: constexpr,
+    BACKWARD: constexpr,
+    ADD: constexpr,
+    BM: constexpr,
+    BN: constexpr,
+    BK: constexpr,
+    PRECISION: constexpr,
+):
     """Compute y = x * w with w [client, tap, CI, CO]; BACKWARD: with w [client, tap,
     CO, CI] reversed; ADD: plus `added`.
     """
-    columns: tl.constexpr = CO // BN
-    pieces: tl.constexpr = CI // BK
+    columns: constexpr = CO // BN
+    pieces: constexpr = CI // BK
     tile = tl.program_id(0) // columns
     client = tl.load(tile_client + tile)
     if client >= 0:
@@ -63,9 +78,8 @@ def convolve(
             channel = (k % pieces) * BK
             a = _box(x, start, channel, tap, H, W, TAPS, BM, BK)
             if BACKWARD:
-                b = tl.reshape(
-                    w.load([client, (TAPS - 1 - tap) * CO + first, channel]), (BN, BK)
-                )
+                reversed_tap = (TAPS - 1 - tap) * CO + first
+                b = tl.reshape(w.load([client, reversed_tap, channel]), (BN, BK))
             else:
                 b = tl.reshape(w.load([client, tap * CI + channel, first]), (BK, BN)).T
             total = tl.dot(b, a.T, total, input_precision=PRECISION)
@@ -76,39 +90,64 @@ def convolve(
         place = row[:, None] * CO + first + tl.arange(0, BN)[None, :]
         if ADD:
             added += start.to(tl.int64) * CO
-            total += tl.load(added + place, mask=inside[:, None], other=0.0).to(
-                tl.float32
-            )
+            more = tl.load(added + place, mask=inside[:, None], other=0.0)
+            total += more.to(tl.float32)
         tl.store(y + place, total.to(y.dtype.element_ty), mask=inside[:, None])
 
 
 @triton.jit
 def _descend(
-    place, velocity, gradient, mask, lr, momentum, decay, MOMENTUM: tl.constexpr
+    theta,
+    velocity,
+    place,
+    gradient,
+    mask,
+    lr,
+    momentum,
+    decay,
+    MOMENTUM: constexpr,
 ):
     """Take one step of torch.optim.SGD and return the new parameters."""
-    value = tl.load(place, mask=mask)
+    value = tl.load(theta + place, mask=mask)
     change = gradient + decay * value
     if MOMENTUM:
-        change += momentum * tl.load(velocity, mask=mask)
-        tl.store(velocity, change, mask=mask)
+        change += momentum * tl.load(velocity + place, mask=mask)
+        tl.store(velocity + place, change, mask=mask)
     value -= lr * change
-    tl.store(place, value, mask=mask)
+    tl.store(theta + place, value, mask=mask)
     return value
 
 
 @triton.jit
 def descend_convolution(
-    x, slope, master, velocity, low, offsets, stride, low_stride, lr, momentum, decay,
-    H: tl.constexpr, W: tl.constexpr, CI: tl.constexpr, CO: tl.constexpr, TAPS: tl.constexpr,
-    MOMENTUM: tl.constexpr, LOW: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, BK: tl.constexpr,
-    PRECISION: tl.constexpr,
-):  # fmt: skip
+    x,
+    slope,
+    master,
+    velocity,
+    low,
+    offsets,
+    stride,
+    low_stride,
+    lr,
+    momentum,
+    decay,
+    H: constexpr,
+    W: constexpr,
+    CI: constexpr,
+    CO: constexpr,
+    TAPS: constexpr,
+    MOMENTUM: constexpr,
+    LOW: constexpr,
+    BM: constexpr,
+    BN: constexpr,
+    BK: constexpr,
+    PRECISION: constexpr,
+):
     """Take a gradient step with the weights [client, tap, CI, CO]; the gradient is x
     times the slope of the output.
     """
-    rows: tl.constexpr = CI // BM
-    columns: tl.constexpr = CO // BN
+    rows: constexpr = CI // BM
+    columns: constexpr = CO // BN
     tile = tl.program_id(0)
     client = tl.program_id(1)
     begin = tl.load(offsets + client) * (H * W)
@@ -121,10 +160,10 @@ def descend_convolution(
         whole = begin + (end - begin) // BK * BK
         for p in range(begin, whole, BK):
             a = _box(x, p, inward, tap, H, W, TAPS, BK, BM)
-            total = tl.dot(
-                slope.load([p, outward]).T, a, total, input_precision=PRECISION
-            )
-        if (H * W) % BK != 0:  # noqa: SIM102  known when the kernel is compiled; what follows is not
+            b = slope.load([p, outward])
+            total = tl.dot(b.T, a, total, input_precision=PRECISION)
+        # known when the kernel is compiled; what follows is not
+        if (H * W) % BK != 0:  # noqa: SIM102
             if whole < end:  # the rest of the box belongs to another client
                 own = (whole + tl.arange(0, BK) < end)[:, None]
                 a = tl.where(own, _box(x, whole, inward, tap, H, W, TAPS, BK, BM), 0.0)
@@ -135,13 +174,11 @@ def descend_convolution(
         place = (tap * CI + inward[:, None]) * CO + outward[None, :]
         wide = client.to(tl.int64) * stride + place
         value = _descend(
-            master + wide, velocity + wide, total.T, None, lr, momentum, decay, MOMENTUM
+            master, velocity, wide, total.T, None, lr, momentum, decay, MOMENTUM
         )
         if LOW:
-            tl.store(
-                low + client.to(tl.int64) * low_stride + place,
-                value.to(low.dtype.element_ty),
-            )
+            low += client.to(tl.int64) * low_stride
+            tl.store(low + place, value.to(low.dtype.element_ty))
 
 
 @triton.jit
@@ -149,10 +186,10 @@ def average_positions(
     x,
     owner,
     features,
-    HW: tl.constexpr,
-    C: tl.constexpr,
-    CB: tl.constexpr,
-    BH: tl.constexpr,
+    HW: constexpr,
+    C: constexpr,
+    CB: constexpr,
+    BH: constexpr,
 ):
     """Compute the average [sample, C] over all positions of x [sample, HW, C]."""
     sample = tl.program_id(0).to(tl.int64)
@@ -161,18 +198,22 @@ def average_positions(
             channel = c + tl.arange(0, CB)
             total = tl.zeros((CB,), dtype=tl.float32)
             for h in range(0, HW, BH):
-                value = tl.load(
-                    x
-                    + sample * (HW * C)
-                    + (h + tl.arange(0, BH))[:, None] * C
-                    + channel[None, :]
-                )
+                row = x + sample * (HW * C) + (h + tl.arange(0, BH))[:, None] * C
+                value = tl.load(row + channel[None, :])
                 total += tl.sum(value.to(tl.float32), 0)
             tl.store(features + sample * C + channel, total / HW)
 
 
 @triton.jit
-def average(start, master, shares, run_offsets, after, size, BLOCK: tl.constexpr):
+def average(
+    start,
+    master,
+    shares,
+    run_offsets,
+    after,
+    size,
+    BLOCK: constexpr,
+):
     """Add to each run's model its clients' changes times their shares; a share of 0
     adds nothing, not even a nan.
     """
@@ -194,7 +235,7 @@ def average(start, master, shares, run_offsets, after, size, BLOCK: tl.constexpr
 
 
 @triton.jit
-def mean_losses(losses, offsets, run_offsets, means, BLOCK: tl.constexpr):
+def mean_losses(losses, offsets, run_offsets, means, BLOCK: constexpr):
     """Compute the mean over all samples of each run; nan where there are none."""
     run = tl.program_id(0)
     first = tl.load(offsets + tl.load(run_offsets + run))

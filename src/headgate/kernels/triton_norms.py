@@ -10,6 +10,7 @@ corners are enough.
 
 import triton
 import triton.language as tl
+from triton.language import constexpr
 from triton.language.extra import libdevice
 
 
@@ -30,7 +31,7 @@ def _mish_slope(u):
 
 
 @triton.jit
-def _group_mean(values, HW: tl.constexpr, CB: tl.constexpr, GROUP: tl.constexpr):
+def _group_mean(values, HW: constexpr, CB: constexpr, GROUP: constexpr):
     """Return for each channel the mean over positions and the channels of its group,
     from sums over positions.
     """
@@ -39,7 +40,7 @@ def _group_mean(values, HW: tl.constexpr, CB: tl.constexpr, GROUP: tl.constexpr)
 
 
 @triton.jit
-def _places(row, channel, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
+def _places(row, channel, W: constexpr, C: constexpr, POOL: constexpr):
     """Return where rows begin; before a pool, where the first corners of windows
     are.
     """
@@ -49,10 +50,11 @@ def _places(row, channel, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
 
 
 @triton.jit
-def _corners(x, place, W: tl.constexpr, C: tl.constexpr, POOL: tl.constexpr):
+def _corners(x, row, channel, W: constexpr, C: constexpr, POOL: constexpr):
     """Return the four corners of windows; without a pool, the same numbers four
     times.
     """
+    place = _places(row, channel, W, C, POOL)
     a = tl.load(x + place).to(tl.float32)
     b, c, d = a, a, a
     if POOL:
@@ -70,18 +72,33 @@ def _largest(a, b, c, d, slant, shift):
     at_high = _mish(high * slant + shift)
     at_low = _mish(low * slant + shift)
     chosen = tl.where(at_high >= at_low, high, low)
-    which = tl.where(
-        a == chosen, 0, tl.where(b == chosen, 1, tl.where(c == chosen, 2, 3))
-    )
+    later = tl.where(b == chosen, 1, tl.where(c == chosen, 2, 3))
+    which = tl.where(a == chosen, 0, later)
     return tl.maximum(at_high, at_low), tl.where(slant == 0.0, 0, which)
 
 
 @triton.jit
 def norm_mish(
-    x, affine, added, y, winner, mean, rstd, owner, stride, eps,
-    HW: tl.constexpr, W: tl.constexpr, C: tl.constexpr, GROUP: tl.constexpr, POOL: tl.constexpr, ADD: tl.constexpr,
-    LEARN: tl.constexpr, CB: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
+    x,
+    affine,
+    added,
+    y,
+    winner,
+    mean,
+    rstd,
+    owner,
+    stride,
+    eps,
+    HW: constexpr,
+    W: constexpr,
+    C: constexpr,
+    GROUP: constexpr,
+    POOL: constexpr,
+    ADD: constexpr,
+    LEARN: constexpr,
+    CB: constexpr,
+    ROWS: constexpr,
+):
     """Compute y = Mish(GroupNorm(x)) + `added`, or its 2x2 max-pool; LEARN: also
     winners, mean and rstd, [sample, C].
     """
@@ -90,13 +107,13 @@ def norm_mish(
     if client >= 0:
         channel = tl.program_id(0) % (C // CB) * CB + tl.arange(0, CB)
         row = tl.arange(0, ROWS)
-        rows: tl.constexpr = HW // 4 if POOL else HW
+        rows: constexpr = HW // 4 if POOL else HW
         x += sample * (HW * C)
         y += sample * (rows * C)
         total = tl.zeros((ROWS, CB), dtype=tl.float32)
         squares, a, b, c, d = total, total, total, total, total
         for h in range(0, rows, ROWS):
-            a, b, c, d = _corners(x, _places(h + row, channel, W, C, POOL), W, C, POOL)
+            a, b, c, d = _corners(x, h + row, channel, W, C, POOL)
             if POOL:
                 total += (a + b) + (c + d)
                 squares += (a * a + b * b) + (c * c + d * d)
@@ -118,9 +135,7 @@ def norm_mish(
         for h in range(0, rows, ROWS):
             out = _places(h + row, channel, W, C, False)
             if rows > ROWS:  # otherwise they are still in registers
-                a, b, c, d = _corners(
-                    x, _places(h + row, channel, W, C, POOL), W, C, POOL
-                )
+                a, b, c, d = _corners(x, h + row, channel, W, C, POOL)
             if POOL:
                 made, which = _largest(a, b, c, d, slant, shift)
                 if LEARN:
@@ -143,21 +158,20 @@ def _du(
     middle,
     gain,
     shift,
-    W: tl.constexpr,
-    C: tl.constexpr,
-    POOL: tl.constexpr,
+    W: constexpr,
+    C: constexpr,
+    POOL: constexpr,
 ):
     """Return the corners, the winning one, its normalised value, and the slope with
     respect to the argument of Mish.
     """
     out = _places(row, channel, W, C, False)
-    a, b, c, d = _corners(x, _places(row, channel, W, C, POOL), W, C, POOL)
+    a, b, c, d = _corners(x, row, channel, W, C, POOL)
     chosen, which = a, tl.zeros(a.shape, dtype=tl.int32)
     if POOL:
         which = tl.load(winner + out).to(tl.int32)
-        chosen = tl.where(
-            which == 0, a, tl.where(which == 1, b, tl.where(which == 2, c, d))
-        )
+        later = tl.where(which == 1, b, tl.where(which == 2, c, d))
+        chosen = tl.where(which == 0, a, later)
     standard = chosen * scale[None, :] - middle[None, :]
     du = tl.load(slope + out).to(tl.float32) * _mish_slope(standard * gain + shift)
     return a, b, c, d, which, standard, du
@@ -171,10 +185,25 @@ def _put(place, du, value, steep, level, tilt):
 
 @triton.jit
 def norm_mish_slope(
-    x, slope, affine, winner, mean, rstd, dx, d_affine, owner, stride, d_stride,
-    HW: tl.constexpr, W: tl.constexpr, C: tl.constexpr, GROUP: tl.constexpr, POOL: tl.constexpr,
-    CB: tl.constexpr, ROWS: tl.constexpr,
-):  # fmt: skip
+    x,
+    slope,
+    affine,
+    winner,
+    mean,
+    rstd,
+    dx,
+    d_affine,
+    owner,
+    stride,
+    d_stride,
+    HW: constexpr,
+    W: constexpr,
+    C: constexpr,
+    GROUP: constexpr,
+    POOL: constexpr,
+    CB: constexpr,
+    ROWS: constexpr,
+):
     """Compute the slope with respect to x, and each sample's part of the affine slopes,
     [sample, (scale, shift)].
     """
@@ -183,7 +212,7 @@ def norm_mish_slope(
     if client >= 0:
         channel = tl.program_id(0) % (C // CB) * CB + tl.arange(0, CB)
         row = tl.arange(0, ROWS)
-        rows: tl.constexpr = HW // 4 if POOL else HW
+        rows: constexpr = HW // 4 if POOL else HW
         x += sample * (HW * C)
         dx += sample * (HW * C)
         slope += sample * (rows * C)
@@ -198,8 +227,19 @@ def norm_mish_slope(
         which = tl.zeros((ROWS, CB), dtype=tl.int32)
         for h in range(0, rows, ROWS):
             a, b, c, d, which, standard, du = _du(
-                x, slope, winner, h + row, channel, scale, middle, gain, shift, W, C, POOL
-            )  # fmt: skip
+                x,
+                slope,
+                winner,
+                h + row,
+                channel,
+                scale,
+                middle,
+                gain,
+                shift,
+                W,
+                C,
+                POOL,
+            )
             to_shift += du
             to_gain += du * standard
         for_gain, for_shift = tl.sum(to_gain, 0), tl.sum(to_shift, 0)
@@ -208,37 +248,32 @@ def norm_mish_slope(
         # dx = (du * gain - level - standard * tilt) * scale, with standard = x * scale
         # - middle
         tilt = _group_mean(for_gain * own, HW, CB, GROUP) * scale
-        level = (_group_mean(for_shift * own, HW, CB, GROUP) * scale - middle * tilt)[
-            None, :
-        ]
+        level = _group_mean(for_shift * own, HW, CB, GROUP) * scale - middle * tilt
+        level = level[None, :]
         tilt = (tilt * scale)[None, :]
         steep = gain * scale[None, :]
         for h in range(0, rows, ROWS):
             if rows > ROWS:  # otherwise they are still in registers
                 a, b, c, d, which, _, du = _du(
-                    x, slope, winner, h + row, channel, scale, middle, gain, shift, W, C, POOL
-                )  # fmt: skip
+                    x,
+                    slope,
+                    winner,
+                    h + row,
+                    channel,
+                    scale,
+                    middle,
+                    gain,
+                    shift,
+                    W,
+                    C,
+                    POOL,
+                )
             place = _places(h + row, channel, W, C, POOL)
             if POOL:
-                _put(dx + place, tl.where(which == 0, du, 0.0), a, steep, level, tilt)
-                _put(
-                    dx + place + C, tl.where(which == 1, du, 0.0), b, steep, level, tilt
-                )
-                _put(
-                    dx + place + W * C,
-                    tl.where(which == 2, du, 0.0),
-                    c,
-                    steep,
-                    level,
-                    tilt,
-                )
-                _put(
-                    dx + place + (W + 1) * C,
-                    tl.where(which == 3, du, 0.0),
-                    d,
-                    steep,
-                    level,
-                    tilt,
-                )
+                for corner in tl.static_range(4):
+                    value = (a, b, c, d)[corner]
+                    won = tl.where(which == corner, du, 0.0)
+                    at = dx + place + (corner // 2 * W + corner % 2) * C
+                    _put(at, won, value, steep, level, tilt)
             else:
                 _put(dx + place, du, a, steep, level, tilt)
