@@ -43,8 +43,10 @@ def one_line(text: object, most: int = LINE) -> str:
 def shown(value: Any, most: int = LONGEST) -> str:
     """Return a value as short text for a message, whatever its type and size.
 
-    >>> shown(10**6000), shown([1] * 10**6), shown("x" * 200, 10)
-    ('a whole number of about 6000 digits', '[1, 1, 1, 1, 1, 1, 1, 1, ...]', 'xxxxxxx...')
+    >>> shown(10**6000), shown("x" * 200, 10)
+    ('a whole number of about 6000 digits', 'xxxxxxx...')
+    >>> shown([1] * 10**6)
+    '[1, 1, 1, 1, 1, 1, 1, 1, ...]'
     """
     return one_line(_brief(value, 0), most)
 
