@@ -13,8 +13,9 @@ from fractions import Fraction
 
 import numpy as np
 
+from headgate.control.controller import debt_update
 from headgate.theory.bound import BoundConstants
-from headgate.theory.comparison import admission_interval, debt_update
+from headgate.theory.comparison import admission_interval
 
 
 def p(n, N, k):

@@ -34,7 +34,12 @@ e = headgate.load(
     'run.policies=["headgate", "acdpp", "constant", "oracle"]',
 )
 print(
-    e.system.clients, "clients,", e.system.all_places, "places,", e.system.budget, "a round"
+    e.system.clients,
+    "clients,",
+    e.system.all_places,
+    "places,",
+    e.system.budget,
+    "a round",
 )
 
 # %% Plan ----

@@ -412,7 +412,8 @@ def printed_uniformity_error(K: int, T: int) -> float:
 
 def dearest_candidate(experiment: Experiment, rounds: int = 1000) -> float:
     """Corollary 2 as printed, with saturated buffers, for many budgets."""
-    memory, price, spends = experiment.system.all_places, experiment.prices.mean(rounds), []
+    memory, price = experiment.system.all_places, experiment.prices.mean(rounds)
+    spends = []
     for budget in BUDGETS:
         ratio = price * memory / budget
         candidates = {int(np.ceil(ratio)), max(int(np.floor(ratio)), 1)}

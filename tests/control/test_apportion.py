@@ -149,8 +149,8 @@ def test_what_room_turns_away_is_handed_out_at_once_as_one_by_one(weights, round
 @pytest.mark.parametrize("clients", [MOST_SORTED, MOST_SORTED + 1])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_many_clients_are_served_as_if_all_were_sorted(clients, seed):
-    """Above `MOST_SORTED` clients the edge is searched for; the choice is that of a sort, the
-    first of equals first.
+    """Above `MOST_SORTED` clients the edge is searched for; the choice is that of a
+    sort, the first of equals first.
     """
     rng = np.random.default_rng(seed)
     values = rng.choice([1.0, 2.0, 3.0, np.inf], (3, clients))

@@ -64,8 +64,13 @@ def test_chunks_read_as_one_run_while_they_are_written(tmp_path):
     begun.write_state("running", 1)
     live = RunFolder.open(tmp_path / "run")
     assert live.metrics().select("t", "policy", "seed").rows() == [
-        (1, "hybrid", 0), (1, "hybrid", 1), (1, "constant", 0), (2, "hybrid", 0), (2, "constant", 0), (3, "hybrid", 0)
-    ]  # fmt: skip
+        (1, "hybrid", 0),
+        (1, "hybrid", 1),
+        (1, "constant", 0),
+        (2, "hybrid", 0),
+        (2, "constant", 0),
+        (3, "hybrid", 0),
+    ]
     assert live.clients().height == 6
     assert [one["policy"] for one in live.state["diverged"]] == ["hybrid", "constant"]
     assert live.state["diverged"][0]["t"] == 1

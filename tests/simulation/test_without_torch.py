@@ -76,7 +76,8 @@ from headgate.errors import Interrupted
 from headgate.experiment import load
 from headgate.records.owner import OwnedRun
 from headgate.simulation.run import examine, play_chunk
-e, done = load("digits", {["run.rounds=8", "run.seeds=1", 'run.policies=["headgate"]']!r}), []
+e = load("digits", ["run.rounds=8", "run.seeds=1", 'run.policies=["headgate"]'])
+done = []
 data = e.data.load()
 made = examine(e, data, "auto", "auto")[0]["environment"]
 run = OwnedRun.begin(Path("stopped"), e, made, [])

@@ -3,11 +3,10 @@
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-import headgate
 from headgate.cli.console import (
     AsFormat,
     Device,
@@ -25,6 +24,10 @@ from headgate.cli.console import (
     status,
 )
 from headgate.errors import SettingError
+
+if TYPE_CHECKING:
+    from headgate.analysis.replay import ReplayResult, ShadowResult
+    from headgate.experiment import Experiment
 
 
 def recipes(
@@ -71,20 +74,24 @@ def plan(
     Where RECIPE is the folder of a run on Flower, the rounds that are left are
     rehearsed from its ledger, under the terms as they were amended.
     """
+    from headgate.api import load
+    from headgate.api import plan as plan_of
+
     if (Path(recipe) / "ledger.sqlite").is_file():
         _plan_rest(Path(recipe), set_ or [], format_)
         return
-    experiment = headgate.load(recipe, *recipe_overrides(set_, policies=policy))
+    experiment = load(recipe, *recipe_overrides(set_, policies=policy))
     with status(format_, "rehearsing"):
-        made = headgate.plan(experiment, next(iter(experiment.policies)))
+        made = plan_of(experiment, next(iter(experiment.policies)))
     _tell(made, made.numbers, format_)
 
 
 def _plan_rest(folder: Path, overrides: list[str], format_: Format) -> None:
+    from headgate.api import load
     from headgate.books.statement import opened
     from headgate.flower.playable import FlowerAccounts
 
-    experiment = headgate.load(str(folder / "config.toml"), *overrides)
+    experiment = load(str(folder / "config.toml"), *overrides)
     with opened(folder) as store, status(format_, "rehearsing"):
         accounts = FlowerAccounts.of(experiment, store)
         last = accounts.system.horizon or experiment.rounds
@@ -126,9 +133,12 @@ def rehearse(
     at the beginning of the round), spend (in the round), penalty, bound (the round's
     term of Theorem 1), peak_excess (max n_m - B_m).
     """
-    experiment = headgate.load(recipe, *recipe_overrides(set_, rounds, seeds, policies))
+    from headgate.api import load
+    from headgate.api import rehearse as rehearsed
+
+    experiment = load(recipe, *recipe_overrides(set_, rounds, seeds, policies))
     _check_out(out)
-    done = headgate.rehearse(experiment, quiet)
+    done = rehearsed(experiment, quiet)
     _tell(done, [each.to_dict() for each in done.summary], format_, out)
 
 
@@ -179,19 +189,19 @@ def replay(
     of a recipe, by each round's price and those before it, and buys nothing. Run it
     again when the file has grown: the last row is the newest decision.
     """
+    from headgate.analysis import replay as replayed
+    from headgate.api import load
+
     _check_out(out)
     if shadow is not None and capacity is not None:
         raise SettingError(f"--capacity {capacity}: not with --shadow {shadow}")
-    done: headgate.ReplayResult | headgate.ShadowResult
+    done: ReplayResult | ShadowResult
     with status(format_, "replaying"):
         if shadow is None:
-            done = headgate.replay(purchases, capacity, currency)
+            done = replayed.replay(purchases, capacity, currency)
         else:
-            done = headgate.shadow(
-                purchases,
-                headgate.load(shadow, *recipe_overrides(policies="headgate")),
-                currency,
-            )
+            experiment = load(shadow, *recipe_overrides(policies="headgate"))
+            done = replayed.shadow(purchases, experiment, currency)
     _tell(done, done.numbers, format_, out)
 
 
@@ -280,6 +290,8 @@ def compare(
     --budgets it adds those that are missing.
     """
     from headgate.analysis.display import show
+    from headgate.api import compare as compared
+    from headgate.api import load, sweep
     from headgate.experiment import recipe_names
 
     chosen = policies
@@ -288,22 +300,22 @@ def compare(
     elif policies == "recipe":
         chosen = None
     overrides = recipe_overrides(set_, rounds, seeds, chosen)
-    experiment = headgate.load(recipe, *overrides)
+    experiment = load(recipe, *overrides)
     if policies is None and chosen and _prices_differ(experiment):
         chosen = COMPARED.replace("acdpp,", "")  # it needs one price for all clients
         overrides = recipe_overrides(set_, rounds, seeds, chosen)
-        experiment = headgate.load(recipe, *overrides)
+        experiment = load(recipe, *overrides)
     held = "" if as_printed else ", each held to the money and the buffers"
     say(f"comparing {', '.join(experiment.policies)}{held}", error=True)
 
     money = None
-    points: headgate.Experiment | list[tuple[str, headgate.Experiment]] = experiment
+    points: Experiment | list[tuple[str, Experiment]] = experiment
     if budgets == "recipe":
-        points = headgate.sweep(recipe, *overrides)
+        points = sweep(recipe, *overrides)
     else:
         money = _budgets(budgets, experiment.system.budget)
     stated = {"--policies": policies, "--rounds": rounds, "--seeds": seeds}
-    found = headgate.compare(
+    found = compared(
         points,
         money,
         out,
@@ -323,7 +335,7 @@ def compare(
     say(f"report: {found.report}", error=format_ is Format.json)
 
 
-def _prices_differ(experiment: headgate.Experiment) -> bool:
+def _prices_differ(experiment: "Experiment") -> bool:
     """Return whether clients have different prices."""
     return experiment.prices.path(experiment.seeds[:1], 1, 2).ndim == 3
 

@@ -135,11 +135,12 @@ def check_waiting(experiment: Experiment) -> None:
                 f"capacity = {limit.max()}: {system.clients} clients; at most"
                 f" {LIMITS['places']:,} places"
             )
-    filled = experiment.prices.mean(experiment.rounds) * system.all_places / system.budget
+    mean_price = experiment.prices.mean(experiment.rounds)
+    filled = mean_price * system.all_places / system.budget
     if filled > 2 * LIMITS["rounds"]:
         raise InfeasibleError(
-            f"system.budget = {system.budget:g}: fills the buffers of {system.all_places}"
-            f" samples in {filled:,.0f} rounds; at most {2 * LIMITS['rounds']:,} can be"
+            f"system.budget = {system.budget:g}: fills the buffers of"
+            f" {system.all_places} samples in {filled:,.0f} rounds; at most {2 * LIMITS['rounds']:,} can be"
             " planned"
         )
 
