@@ -241,8 +241,8 @@ def _advice(experiment: Experiment, rounds: int) -> str:
     enough = system.all_places * price / rounds
     return (
         f"All the money buys about {bought:.3g} samples, and there are"
-        f" {system.all_places} places: the bound tells little then. From a budget of {enough:.3g} a round"
-        " on the buffers can be filled once."
+        f" {system.all_places} places: the bound tells little then. From a budget of"
+        f" {enough:.3g} a round on the buffers can be filled once."
     )
 
 

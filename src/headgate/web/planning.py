@@ -140,8 +140,8 @@ def check_waiting(experiment: Experiment) -> None:
     if filled > 2 * LIMITS["rounds"]:
         raise InfeasibleError(
             f"system.budget = {system.budget:g}: fills the buffers of"
-            f" {system.all_places} samples in {filled:,.0f} rounds; at most {2 * LIMITS['rounds']:,} can be"
-            " planned"
+            f" {system.all_places} samples in {filled:,.0f} rounds; at most"
+            f" {2 * LIMITS['rounds']:,} can be planned"
         )
 
 
