@@ -410,7 +410,8 @@ def answer(room, program, images, rows, models, out):
     size, pitch = program.shape[0], program.shape[4]
     normalise(room, program, images, rows)
     for r in range(len(models)):
-        theta[:size] = models[r]
+        for i in range(size):  # faster than an assignment of arrays
+            theta[i] = models[r, i]
         run(room, program, 0, program.forward, len(rows))
         for i in range(len(rows)):
             for c in range(out.shape[2]):
