@@ -1,4 +1,4 @@
-"""`Books` stands beside the gate: it needs the control core, and nothing that learns."""
+"""`Books` stands beside the gate: it needs the control core and nothing that learns."""
 
 ABOVE = (
     "learning",
