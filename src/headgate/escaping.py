@@ -77,6 +77,8 @@ def _brief(value: Any, depth: int) -> Any:
 def markup(text: str) -> str:
     """Escape text for rich, so that nothing in it is markup.
 
+    One backslash at the end is doubled, so that it escapes no markup that follows.
+
     >>> markup("a[/b]")
     'a\\\\[/b]'
     """

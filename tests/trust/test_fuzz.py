@@ -215,7 +215,6 @@ def page(folder):
             lambda name: Json(answers.detail(library, name)),
             lambda name: Json(answers.curves(library, name)),
             lambda name: Json(answers.clients(library, name, None, None)),
-            lambda name: Json(answers.trace(library, name, None, None, 1, 1000)),
         ):
             try:
                 ask(name)
