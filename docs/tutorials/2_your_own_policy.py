@@ -158,5 +158,6 @@ with pl.Config(tbl_rows=20, tbl_hide_column_data_types=True):
     print(found)
 
 # %% Then put it into a module beside a recipe, and name it there:
-# ``kind = "my_policy:BelowAverageBuyer"``. Everything that takes a shipped policy takes yours:
+# ``kind = "my_policy:BelowAverageBuyer"``. Everything that takes a shipped policy takes
+# yours:
 # the command line, sweeps, the planner's page, Flower.

@@ -166,5 +166,5 @@ def test_counts_below_nothing_are_refused_before_a_page_draws_them(tmp_path):
         "clients",
         held=pl.lit([-(2**31)] * 4, pl.List(pl.Int32())),
     )
-    with pytest.raises(DataError, match="clients.parquet: held is less than nothing"):
+    with pytest.raises(DataError, match=r"clients\.parquet: held is less than nothing"):
         clients(Library(tmp_path), "finished", None, None)
