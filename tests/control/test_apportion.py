@@ -26,6 +26,8 @@ totals = st.lists(st.integers(0, 60), min_size=1, max_size=60)
         max_size=30,
     ),
 )
+@example(np.array([3, 3, 3, 3]), [(2, set()), (5, {0, 1}), (22, {3})])  # away, owed one
+@example(np.ones(8, int), [(2, set()), (3, {2, 3, 4, 5, 6, 7})])  # two there take three
 def test_who_is_away_keeps_its_credit_and_the_others_share_its_part(weights, rounds):
     credit, whole = np.zeros((1, len(weights)), dtype=np.int64), int(weights.sum())
     for total, away in rounds:
@@ -149,8 +151,8 @@ def test_what_room_turns_away_is_handed_out_at_once_as_one_by_one(weights, round
 @pytest.mark.parametrize("clients", [MOST_SORTED, MOST_SORTED + 1])
 @given(seed=st.integers(0, 2**32 - 1))
 def test_many_clients_are_served_as_if_all_were_sorted(clients, seed):
-    """Above `MOST_SORTED` clients the edge is searched for; the choice is that of a sort, the
-    first of equals first.
+    """Above `MOST_SORTED` clients the edge is searched for; the choice is that of a
+    sort, the first of equals first.
     """
     rng = np.random.default_rng(seed)
     values = rng.choice([1.0, 2.0, 3.0, np.inf], (3, clients))
