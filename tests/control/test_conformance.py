@@ -34,13 +34,10 @@ BUDGETED = {
     "headgate, by age": p.Headgate(rule=r.KStep(3, capacity="buffer")),
     "alert": p.Alert(false_alarms=5.0, probe=0.3),
     "threshold": p.Threshold(limit=4.0, share=0.5),
-    "resolving": p.Resolving(rule=r.Reservoir(2)),
-    "below": p.Below(),
+    "below": p.Below(rule=r.Reservoir(2)),
 }
 """which know a price per client, too"""
 OTHERS = {
-    "pacing": p.Pacing(rule=r.Reservoir(BUFFER)),
-    "random": p.Random(chance=0.3),
     "oracle": p.Oracle(),
     "constant": p.Constant(rate=2.3, K=4),
     "constant, held": p.Constant(rate=6.5, K=4, capacity=BUFFER, purse=True),
@@ -61,7 +58,7 @@ OTHERS = {
     "released, capacity and no least": p.Released(least=0, capacity=BUFFER),
     "held": p.Held(p.Acdpp(rate=2.0, K=5)),
 }
-WITHOUT_END = [*BUDGETED, "pacing", "acdpp", "dpp", "held"]
+WITHOUT_END = [*BUDGETED, "acdpp", "dpp", "held"]
 
 
 @pytest.mark.paper("eq:joint-policy")
@@ -171,8 +168,6 @@ BAD = [
     ),
     (p.Alert, {}, {"false_alarms": [0.0], "probe": [1.5]}),
     (p.Threshold, {}, {"limit": [-1.0, NAN], "share": [-0.1, 1.1], "fill": [-1.0]}),
-    (p.Random, {}, {"chance": [-0.1, 1.1]}),
-    (p.Pacing, {}, {"step": [0.0], "initial": [-1.0]}),
     (
         p.Acdpp,
         {"rate": 10, "K": 10},

@@ -221,7 +221,7 @@ def test_a_base_is_a_shipped_recipe_or_another_file_in_the_same_folder(
 # what clients drop
 
 
-BUYERS = ["headgate", "threshold", "resolving", "pacing", "random", "clairvoyant"]
+BUYERS = ["headgate", "threshold", "below", "clairvoyant"]
 RULES = {"fifo": Fifo, "reservoir": Reservoir, "class-balanced": ClassBalanced}
 
 

@@ -54,8 +54,6 @@ RULE = st.one_of(
 )
 BUYING = {"rule": RULE, "fill": st.floats(0, 20), "overdraft": st.floats(0, 20)}
 ONE_PRICE = {
-    "pacing": {"step": st.floats(0.01, 1), "initial": st.floats(0, 1), **BUYING},
-    "random": {"chance": SOME, "seed": st.integers(0, 9), **BUYING},
     "acdpp": {
         "rho": SOME,
         "phi": SOME,
@@ -89,7 +87,6 @@ ANY_PRICE = {
     },
     "headgate": {"early": SOME, "smooth": SOME, "fairness": SOME, **BUYING},
     "alert": {"false_alarms": SOME, "probe": SOME, "smooth": SOME, **BUYING},
-    "resolving": {"fairness": SOME, **BUYING},
     "threshold": {
         "limit": st.one_of(st.floats(0, 9), st.just(float("inf"))),
         "share": SOME,
@@ -331,7 +328,7 @@ def test_shipped_recipes_are_read_back(recipe):
 
 
 def test_what_was_worked_out_is_written_under_its_name():
-    policies = '["acdpp", "dpp", "constant", "hybrid", "threshold", "random"]'
+    policies = '["acdpp", "dpp", "constant", "hybrid", "threshold"]'
     written = load("mnist", [f"run.policies={policies}", "run.rounds=25"]).tables()[
         "policies"
     ]
@@ -345,7 +342,6 @@ def test_what_was_worked_out_is_written_under_its_name():
         written["hybrid"]["stale"],
     ) == (5, 10.0, [5, 6, 7, 8, 9])
     assert 1 < written["threshold"]["limit"] < 10
-    assert written["random"]["chance"] == pytest.approx(55 / (5.5 * 100))
 
 
 def test_another_horizon_than_the_rounds_is_what_is_written_and_used():

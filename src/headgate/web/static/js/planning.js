@@ -19,7 +19,7 @@ export const POLICIES = {
   headgate: "recommended: buys when prices are low, never above the budget or the buffers",
   acdpp: "the paper’s: adaptive constraint, drift plus penalty", constant: "the same number every round",
   dpp: "drift plus penalty without the adaptive constraint", hybrid: "half of the clients constant, half static", released: "as the paper’s scripts have it", oracle: "all new every round, whatever it costs",
-  pacing: "spends evenly", resolving: "plans again every round", threshold: "buys below a fixed price", random: "by chance",
+  threshold: "buys below a fixed price",
 };
 
 export const DEFAULTS = {
