@@ -84,7 +84,7 @@ def test_overrides_reach_every_key():
         "mnist",
         [
             "run.first_seed=7000", "run.seeds=3", "system.budget=70",
-            "prices.kind=integer", "prices.high=12",
+            "prices.high=12",
             'run.policies=["acdpp", "dpp", "mine"]', "policies.mine.kind=constant",
             "policies.mine.K=4", "policies.acdpp.burst=buffer",
             "policies.acdpp.rho=0.5", "policies.acdpp.bound.D=3", "bound.pdim=50",

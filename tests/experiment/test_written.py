@@ -111,7 +111,6 @@ def table(kind, needed, **optional):
 PRICE = st.floats(0.5, 9)
 COMMON = {
     "uniform": table("uniform", {"low": st.floats(0, 4), "high": st.floats(5, 9)}),
-    "integer": table("integer", {"low": st.integers(1, 4), "high": st.integers(5, 9)}),
     "constant": table("constant", {"value": PRICE}),
     "markov": table(
         "markov",
@@ -119,15 +118,6 @@ COMMON = {
             "levels": st.just([1.5, 9]),
             "transition": st.just([[0.75, 0.25], [0.5, 0.5]]),
         },
-    ),
-    "seasonal": table(
-        "seasonal",
-        {
-            "average": st.floats(4, 6),
-            "amplitude": st.floats(0, 3),
-            "period": st.floats(2, 9),
-        },
-        noise=SOME,
     ),
     "trace": st.one_of(
         table(
@@ -142,25 +132,6 @@ COMMON = {
             {"file": st.just("prices.csv")},
             column=st.sampled_from(["price", "other"]),
         ),
-    ),
-    "bursts": table(
-        "bursts",
-        {
-            "low": st.just(1),
-            "high": PRICE.map(lambda x: x + 1),
-            "factor": SOME,
-            "chance": SOME,
-            "length": st.integers(1, 4),
-        },
-    ),
-    "drift": table(
-        "drift",
-        {"first": PRICE, "last": PRICE, "rounds": st.integers(1, 20)},
-        noise=SOME,
-    ),
-    "pareto": table(
-        "pareto",
-        {"low": st.floats(0.5, 2), "high": st.floats(3, 50), "tail": st.floats(0.5, 3)},
     ),
     "switches": table(
         "switches",

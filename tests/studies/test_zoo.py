@@ -25,12 +25,10 @@ from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policies.budgeted import latest_prices
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import (
-    Drift,
     Markov,
     PerClient,
     Trace,
     Uniform,
-    UniformInteger,
 )
 from headgate.control.prices.trace import Brent, Ercot
 from headgate.control.randomness import Purpose
@@ -51,6 +49,7 @@ from studies.zoo.kcentre import KCentre
 from studies.zoo.listening import Listening
 from studies.zoo.ode import ODE
 from studies.zoo.plain import Pacing, Random, Resolving
+from studies.zoo.prices import Drift, Integer
 from studies.zoo.rccda import Rccda
 from studies.zoo.vessal import VeSSAL
 from studies.zoo.windows import Windows
@@ -468,7 +467,7 @@ def test_over_all_orders_of_any_prices_the_bet_neither_wins_nor_loses(prices):
         assert capital(list(permutations(prices))).mean() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("prices", [Uniform(1, 10), UniformInteger(1, 10)])
+@pytest.mark.parametrize("prices", [Uniform(1, 10), Integer(1, 10)])
 def test_without_order_all_prices_count_but_in_one_run_of_a_hundred(prices):
     """Ville's inequality: the bet is won with a probability of at most 1/T. Where it is
     not, headgate buys as ever.
