@@ -31,13 +31,14 @@ from headgate.control import AdmissionPolicy, System
 from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policies.budgeted import headgate as limits
 from headgate.control.policy import PolicyContext
-from headgate.control.prices import Markov, PriceProcess, Uniform, UniformInteger
+from headgate.control.prices import Markov, PriceProcess, Uniform
 from headgate.control.rehearse import Rehearsal, rehearse
 from headgate.experiment import sweep_points
 from headgate.simulation.schedule import perform
 from headgate.theory.bound import BoundConstants
 from studies import recipe
 from studies.zoo.age import Age
+from studies.zoo.prices import Integer
 
 LOW, HIGH = 1.0, 10.0
 HORIZONS, SEEDS = (100, 1000, 10_000), 100
@@ -134,8 +135,8 @@ def behind(
 
 ATOMS: dict[str, tuple[PriceProcess, float]] = {
     "even from 1 to 10, C = 55": (Uniform(LOW, HIGH), 55.0),
-    "whole numbers 1 to 10, C = 55": (UniformInteger(1, 10), 55.0),
-    "whole numbers 1 to 10, C = 60": (UniformInteger(1, 10), 60.0),
+    "whole numbers 1 to 10, C = 55": (Integer(1, 10), 55.0),
+    "whole numbers 1 to 10, C = 60": (Integer(1, 10), 60.0),
     "1 and 9, C = 20": (Markov((1.0, 9.0), ((0.5, 0.5), (0.5, 0.5))), 20.0),
     "1 and 9, C = 50": (Markov((1.0, 9.0), ((0.5, 0.5), (0.5, 0.5))), 50.0),
     "1, 2 and 9, C = 30": (Markov((1.0, 2.0, 9.0), ((0.05, 0.5, 0.45),) * 3), 30.0),
@@ -307,8 +308,14 @@ def learning(rounds: str, seeds: str) -> None:
     ]
     night = "levels=[0.001207, 0.0003], lengths=[16, 8], repeat=true}"
     offers = {
-        "whole numbers 1 to 10, C = 55": ('{kind="integer", low=1, high=10}', 55.0),
-        "whole numbers 1 to 10, C = 60": ('{kind="integer", low=1, high=10}', 60.0),
+        "whole numbers 1 to 10, C = 55": (
+            '{kind="studies.zoo.prices:Integer", low=1, high=10}',
+            55.0,
+        ),
+        "whole numbers 1 to 10, C = 60": (
+            '{kind="studies.zoo.prices:Integer", low=1, high=10}',
+            60.0,
+        ),
         "1 and 9, C = 50": (
             '{kind="markov", levels=[1.0, 9.0], transition=[[0.5, 0.5], [0.5, 0.5]]}',
             50.0,

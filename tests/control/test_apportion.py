@@ -26,6 +26,8 @@ totals = st.lists(st.integers(0, 60), min_size=1, max_size=60)
         max_size=30,
     ),
 )
+@example(np.array([3, 3, 3, 3]), [(2, set()), (5, {0, 1}), (22, {3})])  # away, owed one
+@example(np.ones(8, int), [(2, set()), (3, {2, 3, 4, 5, 6, 7})])  # two there take three
 def test_who_is_away_keeps_its_credit_and_the_others_share_its_part(weights, rounds):
     credit, whole = np.zeros((1, len(weights)), dtype=np.int64), int(weights.sum())
     for total, away in rounds:

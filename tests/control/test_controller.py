@@ -16,7 +16,7 @@ from headgate.control import (
 )
 from headgate.control.controller import MOST_ADMITTED
 from headgate.control.files import load_ledger, save_ledger
-from headgate.control.policies import Constant, Headgate, Resolving
+from headgate.control.policies import Below, Constant, Headgate
 from headgate.errors import LedgerError, SettingError
 from headgate.testing import a_system
 
@@ -59,7 +59,7 @@ OTHER_TERMS = [
         "clients = 3, this controller has 2",
     ),
     ({}, 2, Headgate, "runs = 1, this controller has 2"),
-    ({}, 1, Resolving, "policy = Headgate, this controller has Resolving"),
+    ({}, 1, Below, "policy = Headgate, this controller has Below"),
 ]
 
 

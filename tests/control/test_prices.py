@@ -5,16 +5,11 @@ import polars as pl
 import pytest
 
 from headgate.control.prices import (
-    Bursts,
-    Drift,
     Markov,
-    Pareto,
     PerClient,
-    Seasonal,
     Switches,
     Trace,
     Uniform,
-    UniformInteger,
 )
 from headgate.control.prices.trace import Ercot, market_table
 from headgate.errors import DataError
@@ -22,11 +17,6 @@ from headgate.experiment import load
 
 SEEDS = np.arange(4)
 MARKOV = Markov((1.0, 5.0, 9.0), ((0.9, 0.1, 0.0), (0.1, 0.8, 0.1), (0.0, 0.1, 0.9)))
-
-
-def test_whole_prices_are_whole_and_reach_both_ends():
-    path = UniformInteger(1, 10).path(np.arange(50), 1, 201)
-    assert set(np.unique(path)) == set(range(1, 11))
 
 
 def test_markov_follows_its_transitions():
@@ -69,7 +59,6 @@ def test_a_trace_remembers_its_file_and_refuses_another_content(tmp_path):
     ("process", "first", "expected"),
     [
         (Trace((1.0, 2.0, 3.0), "repeat"), 3, [3, 1, 2]),
-        (Drift(2, 6, 5, 0.0), 1, [2, 3, 4, 5, 6, 6, 6]),
         (Switches((1.0, 9.0), (2, 1)), 1, [1, 1, 9, 9, 9]),
         (Switches((1.0, 9.0), (2, 1), repeat=True), 2, [1, 9, 1, 1]),
     ],
@@ -81,14 +70,6 @@ def test_what_ends_stays_or_starts_over(process, first, expected):
 @pytest.mark.parametrize(
     ("process", "rounds", "mean"),
     [
-        (
-            Seasonal(5, 3, 24),
-            6,
-            5 + 3 * np.sin(2 * np.pi * np.arange(1, 7) / 24).mean(),
-        ),
-        (Seasonal(5, 3, 24), 24, 5),
-        (Drift(2, 6, 5, 0.0), 5, 4),
-        (Drift(2, 6, 5, 0.0), None, 6),
         (Switches((1.0, 9.0), (2, 2)), None, 9),
         (Switches((1.0, 9.0), (3, 1), repeat=True), None, 3),
     ],
@@ -134,24 +115,6 @@ def test_an_unreadable_trace_is_refused_in_one_line(tmp_path, name, content, mes
     assert message in str(refusal.value)
     assert "\n" not in str(refusal.value)
     assert name in str(refusal.value)
-
-
-def test_bursts_last_as_long_as_stated_and_come_as_often():
-    path = Bursts(1, 1, 10, 0.01, 8).path(np.arange(500), 1, 401) > 5
-    assert path.mean() == pytest.approx(1 - 0.99**8, rel=0.05)
-    padded = np.pad(path, ((0, 0), (1, 1)))
-    begin, end = (
-        np.argwhere(padded[:, 1:] & ~padded[:, :-1]),
-        np.argwhere(~padded[:, 1:] & padded[:, :-1]),
-    )
-    whole = (begin[:, 1] > 0) & (end[:, 1] < 400)
-    assert (end - begin)[whole, 1].min() == 8
-
-
-def test_pareto_tails_are_heavy():
-    path = Pareto(1, 1e6, 1.5).path(np.arange(200), 1, 1001)
-    for x in (2.0, 10.0, 100.0):
-        assert np.mean(path > x) == pytest.approx(x**-1.5, rel=0.15)
 
 
 def test_clients_have_prices_of_their_own():

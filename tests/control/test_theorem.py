@@ -11,8 +11,9 @@ from headgate.control import System
 from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policies.budgeted import all_prices
 from headgate.control.policies.budgeted.headgate import _all_or_nothing
-from headgate.control.prices import Markov, UniformInteger
+from headgate.control.prices import Markov
 from studies.theory import shortfall as theorem
+from studies.zoo.prices import Integer
 
 from .playing import played
 
@@ -135,7 +136,7 @@ THREE = Markov((1.0, 2.0, 9.0), ((0.05, 0.5, 0.45),) * 3)
         (TWO, 50.0),
         (THREE, 5.0),
         (THREE, 105.0),
-        (UniformInteger(1, 10), 60.0),
+        (Integer(1, 10), 60.0),
     ],
 )
 def test_where_prices_take_few_values_the_distance_to_hindsight_does_not_grow(

@@ -84,7 +84,7 @@ def test_overrides_reach_every_key():
         "mnist",
         [
             "run.first_seed=7000", "run.seeds=3", "system.budget=70",
-            "prices.kind=integer", "prices.high=12",
+            "prices.high=12",
             'run.policies=["acdpp", "dpp", "mine"]', "policies.mine.kind=constant",
             "policies.mine.K=4", "policies.acdpp.burst=buffer",
             "policies.acdpp.rho=0.5", "policies.acdpp.bound.D=3", "bound.pdim=50",
@@ -221,7 +221,7 @@ def test_a_base_is_a_shipped_recipe_or_another_file_in_the_same_folder(
 # what clients drop
 
 
-BUYERS = ["headgate", "threshold", "resolving", "pacing", "random", "clairvoyant"]
+BUYERS = ["headgate", "threshold", "below", "clairvoyant"]
 RULES = {"fifo": Fifo, "reservoir": Reservoir, "class-balanced": ClassBalanced}
 
 

@@ -15,9 +15,7 @@ from headgate.experiment.build import sweep_points
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "recipes.md"
 DIGITS, DEEP = "9" * 5000, "[" * 5000 + "]" * 5000
-BURSTS = (
-    'prices={kind = "bursts", low = 1, high = 2, factor = 2, chance = 0.1, length = %s}'
-)
+LENGTHS = 'prices={kind = "switches", levels = [1, 2], lengths = [1, %s]}'
 
 
 def refused(ask) -> str:
@@ -80,10 +78,10 @@ def refused(ask) -> str:
         (f"data.kind={'x' * 20_000}", "data.kind = xxx"),
         (f"{'a.' * 5000}b=1", "must look like section.key=value"),
         (
-            BURSTS % "2e8",
-            "prices.length = 200000000: must be a whole number, 1 to 1,000,000",
+            LENGTHS % "2e8",
+            "prices.lengths = 200000000: must be a whole number, 1 to 1,000,000",
         ),
-        (BURSTS % "2.5", "prices.length = 2.5: must be a whole number"),
+        (LENGTHS % "2.5", "prices.lengths = [1, 2.5]: must be a whole number"),
         (
             f"prices={{kind = 'markov', levels = {[1.0] * 2000}, transition = [[1]]}}",
             "levels: 2,000 of them; at most 1,000",

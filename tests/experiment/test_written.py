@@ -54,8 +54,6 @@ RULE = st.one_of(
 )
 BUYING = {"rule": RULE, "fill": st.floats(0, 20), "overdraft": st.floats(0, 20)}
 ONE_PRICE = {
-    "pacing": {"step": st.floats(0.01, 1), "initial": st.floats(0, 1), **BUYING},
-    "random": {"chance": SOME, "seed": st.integers(0, 9), **BUYING},
     "acdpp": {
         "rho": SOME,
         "phi": SOME,
@@ -89,7 +87,6 @@ ANY_PRICE = {
     },
     "headgate": {"early": SOME, "smooth": SOME, "fairness": SOME, **BUYING},
     "alert": {"false_alarms": SOME, "probe": SOME, "smooth": SOME, **BUYING},
-    "resolving": {"fairness": SOME, **BUYING},
     "threshold": {
         "limit": st.one_of(st.floats(0, 9), st.just(float("inf"))),
         "share": SOME,
@@ -114,7 +111,6 @@ def table(kind, needed, **optional):
 PRICE = st.floats(0.5, 9)
 COMMON = {
     "uniform": table("uniform", {"low": st.floats(0, 4), "high": st.floats(5, 9)}),
-    "integer": table("integer", {"low": st.integers(1, 4), "high": st.integers(5, 9)}),
     "constant": table("constant", {"value": PRICE}),
     "markov": table(
         "markov",
@@ -122,15 +118,6 @@ COMMON = {
             "levels": st.just([1.5, 9]),
             "transition": st.just([[0.75, 0.25], [0.5, 0.5]]),
         },
-    ),
-    "seasonal": table(
-        "seasonal",
-        {
-            "average": st.floats(4, 6),
-            "amplitude": st.floats(0, 3),
-            "period": st.floats(2, 9),
-        },
-        noise=SOME,
     ),
     "trace": st.one_of(
         table(
@@ -145,25 +132,6 @@ COMMON = {
             {"file": st.just("prices.csv")},
             column=st.sampled_from(["price", "other"]),
         ),
-    ),
-    "bursts": table(
-        "bursts",
-        {
-            "low": st.just(1),
-            "high": PRICE.map(lambda x: x + 1),
-            "factor": SOME,
-            "chance": SOME,
-            "length": st.integers(1, 4),
-        },
-    ),
-    "drift": table(
-        "drift",
-        {"first": PRICE, "last": PRICE, "rounds": st.integers(1, 20)},
-        noise=SOME,
-    ),
-    "pareto": table(
-        "pareto",
-        {"low": st.floats(0.5, 2), "high": st.floats(3, 50), "tail": st.floats(0.5, 3)},
     ),
     "switches": table(
         "switches",
@@ -331,7 +299,7 @@ def test_shipped_recipes_are_read_back(recipe):
 
 
 def test_what_was_worked_out_is_written_under_its_name():
-    policies = '["acdpp", "dpp", "constant", "hybrid", "threshold", "random"]'
+    policies = '["acdpp", "dpp", "constant", "hybrid", "threshold"]'
     written = load("mnist", [f"run.policies={policies}", "run.rounds=25"]).tables()[
         "policies"
     ]
@@ -345,7 +313,6 @@ def test_what_was_worked_out_is_written_under_its_name():
         written["hybrid"]["stale"],
     ) == (5, 10.0, [5, 6, 7, 8, 9])
     assert 1 < written["threshold"]["limit"] < 10
-    assert written["random"]["chance"] == pytest.approx(55 / (5.5 * 100))
 
 
 def test_another_horizon_than_the_rounds_is_what_is_written_and_used():

@@ -25,6 +25,7 @@ CONCEPTS = (
 
 
 ZOO = {
+    "resolving": "plain:Resolving", "pacing": "plain:Pacing", "chance": "plain:Random",
     "listening": "listening:Listening", "age": "age:Age", "rccda": "rccda:Rccda",
     "cbrs": "cbrs:CBRS", "gss": "gss:GSS", "balancer": "fedbalancer:FedBalancer",
     "ode": "ode:ODE", "vessal": "vessal:VeSSAL", "coreset": "kcentre:KCentre",
@@ -33,7 +34,7 @@ ZOO = {name: f"studies.zoo.{where}" for name, where in ZOO.items()}
 """what lies outside the package and comes in as `module:Class`, by the names that it
 has in the goldens
 """
-ZOO_POLICIES, ZOO_RULES = tuple(ZOO)[:3], tuple(ZOO)[3:7]
+ZOO_POLICIES, ZOO_RULES = tuple(ZOO)[:6], tuple(ZOO)[6:10]
 
 
 def _each(key, kinds):

@@ -19,6 +19,7 @@ from studies.drift import DRIFT
 from studies.pages import SAID, read_numbers, write_page
 from studies.savings import SAVINGS, savings_content
 from studies.selection import SELECTION
+from studies.zoo import prices
 
 RESULTS = HOME / "results" / "better"
 KNOWN = (*BETTER, *ALSO, *SAVINGS, *DRIFT, *SELECTION)
@@ -75,9 +76,13 @@ def test_every_kind_of_price_is_compared_and_a_budget_is_a_tenth_of_full_buffers
         for name in ("ercot", "brent", "prices")
         for _, point in sweep_points(recipe(f"better/{name}"))
     ]
-    assert {point.tables()["prices"]["kind"] for point in points} == KINDS.keys() - {
-        "trace"
-    }  # a trace is a user's file
+    zoo = {
+        f"{prices.__name__}:{name}"
+        for name, kind in vars(prices).items()
+        if getattr(kind, "__module__", "") == prices.__name__
+    }
+    shipped = KINDS.keys() - {"trace"}  # a trace is a user's file
+    assert {point.tables()["prices"]["kind"] for point in points} == shipped | zoo
     for point in points:
         full = point.prices.mean(point.rounds) * point.system.buffer.sum()
         assert point.system.budget == pytest.approx(full / 10, rel=0.011)

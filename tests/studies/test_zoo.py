@@ -2,6 +2,7 @@
 are, and one fact of each.
 """
 
+import re
 from collections import Counter
 from itertools import permutations, product
 
@@ -10,18 +11,24 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.control import Candidates, Controller, Losses, Report, Scores, System
+from headgate.control import (
+    Candidates,
+    Controller,
+    Losses,
+    Report,
+    Reservoir,
+    Scores,
+    System,
+)
 from headgate.control.buffers import keeps_alone
 from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policies.budgeted import latest_prices
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import (
-    Drift,
     Markov,
     PerClient,
     Trace,
     Uniform,
-    UniformInteger,
 )
 from headgate.control.prices.trace import Brent, Ercot
 from headgate.control.randomness import Purpose
@@ -41,6 +48,8 @@ from studies.zoo.hindsight import Hindsight
 from studies.zoo.kcentre import KCentre
 from studies.zoo.listening import Listening
 from studies.zoo.ode import ODE
+from studies.zoo.plain import Pacing, Random, Resolving
+from studies.zoo.prices import Drift, Integer
 from studies.zoo.rccda import Rccda
 from studies.zoo.vessal import VeSSAL
 from studies.zoo.windows import Windows
@@ -70,6 +79,45 @@ def test_each_comes_in_by_its_name_and_passes_the_public_check(kind):
         follow_rule(made, rounds=12)
     if slot is POLICY:
         follow_policy(made, rounds=12)
+
+
+PLAIN = {
+    "resolving": Resolving(rule=Reservoir(2)),
+    "pacing": Pacing(rule=Reservoir(a_system().buffer)),
+    "random": Random(chance=0.3),
+}
+
+
+@pytest.mark.parametrize("name", PLAIN)
+def test_plain_policies_pass_the_public_check(name):
+    check_policy(PLAIN[name], rounds=24)
+    follow_policy(PLAIN[name], rounds=24)
+
+
+@pytest.mark.parametrize("name", ["resolving", "pacing"])
+def test_plain_policies_without_an_end(name):
+    check_policy(PLAIN[name], a_system(None), rounds=16)
+    follow_policy(PLAIN[name], a_system(None), rounds=16)
+
+
+def test_one_plain_policy_knows_a_price_per_client():
+    prices = PerClient(Uniform(1, 10), (0.5, 1.0, 1.0, 1.5, 2.0), 0.3)
+    check_policy(PLAIN["resolving"], rounds=12, prices=prices)
+    follow_policy(PLAIN["resolving"], rounds=12, prices=prices)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (Random, "chance", -0.1),
+        (Random, "chance", 1.1),
+        (Pacing, "step", 0.0),
+        (Pacing, "initial", -1.0),
+    ],
+)
+def test_a_bad_setting_of_a_plain_policy_is_named(kind, name, value):
+    with pytest.raises(SettingError, match=re.escape(f"{name} = {value}")):
+        kind(**{name: value})
 
 
 def test_a_recipe_names_them():
@@ -419,7 +467,7 @@ def test_over_all_orders_of_any_prices_the_bet_neither_wins_nor_loses(prices):
         assert capital(list(permutations(prices))).mean() == pytest.approx(1.0)
 
 
-@pytest.mark.parametrize("prices", [Uniform(1, 10), UniformInteger(1, 10)])
+@pytest.mark.parametrize("prices", [Uniform(1, 10), Integer(1, 10)])
 def test_without_order_all_prices_count_but_in_one_run_of_a_hundred(prices):
     """Ville's inequality: the bet is won with a probability of at most 1/T. Where it is
     not, headgate buys as ever.

@@ -55,7 +55,7 @@ NUMBER = {"type": "number", "minimum": -1, "maximum": 1e9}
 PRICES = {
     "uniform": ("low", "high"),
     "constant": ("value",),
-    "seasonal": ("average", "amplitude", "period"),
+    "brent": ("scale",),
 }
 
 

@@ -37,10 +37,10 @@ def answer(**more):
     return {**told["summary"], **told["plan"], **told}
 
 
-SEASONAL = {"kind": "seasonal", "average": 5, "amplitude": 3, "period": 9, "noise": 1}
+SWITCHES = {"kind": "switches", "levels": [1, 9], "lengths": [4, 2], "repeat": True}
 GIVEN = [
     {**of("acdpp", gamma=0.4, phi=0.6), "prices": prices}
-    for prices in (PRICES, TRACE, SEASONAL)
+    for prices in (PRICES, TRACE, SWITCHES)
 ]
 
 
@@ -118,9 +118,6 @@ def test_curves_are_those_of_the_rehearsal():
     assert max(series["n"]["mean"]) == told["peak_n"]
 
 
-BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
-
-
 @pytest.mark.parametrize(
     ("more", "says"),
     [
@@ -178,18 +175,8 @@ BURSTS = {"kind": "bursts", "low": 1, "high": 2, "factor": 2, "chance": 0.1}
         ),
         ({"system": {"buffers": [3e5], "budget": 1}}, "300000 places; at most 250,000"),
         (
-            {"prices": {**BURSTS, "length": 2e8}},
-            "prices.length = 200000000.0: at most 5,000",
-        ),
-        (
-            {
-                "prices": {
-                    "kind": "per-client",
-                    "common": {**BURSTS, "length": 2e8},
-                    "factors": [1, 1, 1],
-                }
-            },
-            "common.length = 2",
+            {"prices": {**SWITCHES, "lengths": [4, 2e8]}},
+            "prices.lengths = 200000000: must be a whole number, 1 to 1,000,000",
         ),
         ({"prices": {"kind": [1]}}, "prices.kind = [1]: no such price process"),
         (

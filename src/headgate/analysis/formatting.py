@@ -163,7 +163,8 @@ number is written
 def prices_text(table: Any) -> str:
     """Describe a `[prices]` table of a recipe in a few words.
 
-    Nested tables come last, as they do in TOML files.
+    Nested tables come last, as they do in TOML files. A class of one's own is called by
+    its name in lower case.
 
     >>> prices_text({"kind": "switches", "levels": [10.0, 1.0], "repeat": False})
     'switches, levels 10/1'
@@ -171,10 +172,14 @@ def prices_text(table: Any) -> str:
     'ercot, scale 0.1, 15 points'
     >>> prices_text({"kind": "per-client", "common": {"kind": "brent"}, "noise": 0.2})
     'per-client, noise 0.2, common (brent)'
+    >>> prices_text({"kind": "studies.zoo.prices:Pareto", "low": 1.0})
+    'pareto, low 1'
     """
     if not isinstance(table, Mapping):
         return ""
-    parts, nested = [str(table.get("kind", ""))], []
+    kind = str(table.get("kind", ""))
+    _, outside, name = kind.partition(":")
+    parts, nested = [name.lower() if outside else kind], []
     for key, value in table.items():
         if isinstance(value, Mapping):
             nested.append(f"{key} ({prices_text(value)})")

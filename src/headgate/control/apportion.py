@@ -75,13 +75,15 @@ def apportion(
     else:
         owed = _entitled(total * whole, shares, present)
     owed += credit
-    if room is not None:
-        places = room if shares.all() else np.where(shares != 0, room, 0)
-        # The usual case with full buffers: every client gets all that it has room for.
-        if np.array_equal(total, places.sum(axis=-1)):
-            return np.array(places), owed - places * whole
+    if not shares.all():
+        # Absent clients get nothing, however much they are owed.
+        most = total[:, None] if room is None else room
+        room = np.where(shares != 0, most, 0)
+    # The usual case with full buffers: every client gets all that it has room for.
+    if room is not None and np.array_equal(total, room.sum(axis=-1)):
+        return np.array(room), owed - room * whole
 
-    given, left = _whole_credits(owed, whole, total, shares, room)
+    given, left = _whole_credits(owed, whole, total, room)
     rest = owed - given * whole
     if (left > 0).any():
         served = _earliest_due(given, left, rest, whole, shares, room)
@@ -91,7 +93,7 @@ def apportion(
 
 
 def _whole_credits(
-    owed: Ints, whole: int, total: Ints, shares: Ints, room: Ints | None
+    owed: Ints, whole: int, total: Ints, room: Ints | None
 ) -> tuple[Ints, Ints]:
     """Return the whole samples that clients are owed, (R, M), and those left, (R,)."""
     given = owed // whole
@@ -99,12 +101,12 @@ def _whole_credits(
     if room is not None:
         np.minimum(given, room, out=given)
     left = total - given.sum(axis=-1)
-    # Only after `room` has limited a client: others are ahead and stay ahead.
+    # Only after `room` or absence has limited a client: others are ahead and stay so.
     if (left < 0).any():
         given = _largest_first(given, owed, total)
         left = np.maximum(left, 0)
     if room is not None and (left > 0).any():
-        spare = np.where(shares > 0, room - given, 0)
+        spare = room - given
         if (left >= (spare > 0).sum(axis=-1)).any():
             return _fill_up(given, left, spare)
     return given, left
@@ -114,11 +116,9 @@ def _earliest_due(
     given: Ints, left: Ints, rest: Ints, whole: int, shares: Ints, room: Ints | None
 ) -> Bools:
     """Return which clients get one of the samples left, (R, M)."""
-    has_room = shares > 0
-    if room is not None:
-        has_room = has_room & (given < room)
+    has_room = np.ones_like(given, dtype=np.bool_) if room is None else given < room
     entitled = has_room & (rest > 0)
-    # Only after `room` has limited a client: the entitled ones cannot take all.
+    # Only after `room` or absence has limited a client: the entitled cannot take all.
     short = left > np.count_nonzero(entitled, axis=-1)
     if short.any():
         entitled |= has_room & short[:, None]

@@ -366,7 +366,7 @@ class View(NamedTuple):
         if self.price.ndim != 1:
             raise SettingError(
                 "needs one price per round; it was given one per client, which"
-                " headgate, alert, resolving, threshold and below can use"
+                " headgate, alert, threshold and below can use"
             )
         return self.price
 

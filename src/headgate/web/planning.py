@@ -33,8 +33,6 @@ LIMITS = {
     "decisions": 2_000_000,  # clients times rounds times seeds
     "number": 1e9,
 }
-IN_ROUNDS = (".length", ".rounds", ".K")
-"""ends of the keys whose values count rounds"""
 MOST_TEXT = 200
 MOST_DEPTH = 6
 NOT_ASKED = ("file", "folder", "column", "sha256")
@@ -186,7 +184,7 @@ def _check_number(where: str, value: float) -> None:
         raise SettingError(
             f"{where[:100]} = {shown(value)}: must not be beyond {LIMITS['number']:g}"
         )
-    if where.endswith(IN_ROUNDS) and value > LIMITS["rounds"]:
+    if where.endswith(".K") and value > LIMITS["rounds"]:
         most = f"at most {LIMITS['rounds']:,}"
         raise SettingError(f"{where[:100]} = {shown(value)}: {most}")
 

@@ -12,12 +12,10 @@ from headgate.control.policies import (
     Constant,
     Dpp,
     Headgate,
-    Pacing,
-    Random,
-    Resolving,
     Threshold,
 )
 from headgate.control.policies.budgeted.headgate import _early_path
+from studies.zoo.plain import Pacing, Random, Resolving
 
 from ..playing import played
 

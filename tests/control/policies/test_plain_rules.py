@@ -1,5 +1,5 @@
-"""The small buyers, each beside its rule in docs/understand/policies.md in plain
-numbers: the same purchases, to the sample.
+"""The small buyers, those of the zoo too, each beside its rule in plain numbers: the
+same purchases, to the sample.
 
 Prices and budgets are multiples of 2^-6, so that sums of money are exact in whatever
 order they are formed.
@@ -16,12 +16,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.control import Controller, Fifo, System
-from headgate.control.policies import Below, Pacing, Random, Threshold
+from headgate.control.policies import Below, Threshold
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Fixed, PriceProcess, Uniform
 from headgate.control.randomness import Purpose, uniform
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
+from studies.zoo.plain import Pacing, Random
 
 from ..playing import goes_on
 

@@ -3,10 +3,11 @@ import pytest
 
 from headgate.control import System
 from headgate.control.policies import Acdpp, Constant, Dpp, Hybrid, Released
-from headgate.control.prices import Uniform, UniformInteger
+from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 from headgate.control.types import View
 from headgate.theory.comparison import admission_interval
+from studies.zoo.prices import Integer
 
 from ..playing import played
 
@@ -147,8 +148,8 @@ def test_hybrid_keeps_its_stale_clients_as_they_are(fill, paid):
     # notes on the released scripts: 82 a round of 55, mean n 114–119, peak 300, about
     # 2,050 distinct; 61.6, 80, 13,400
     [
-        (100, UniformInteger(1, 10), (78, 86), (112, 125), (1900, 2200)),
-        (1000, UniformInteger(1, 10), (59, 64), (76, 86), (12_800, 14_200)),
+        (100, Integer(1, 10), (78, 86), (112, 125), (1900, 2200)),
+        (1000, Integer(1, 10), (59, 64), (76, 86), (12_800, 14_200)),
     ],
 )
 def test_the_released_settings_overspend_as_measured(

@@ -16,10 +16,11 @@ from headgate.control.policies.budgeted.purse import (
 )
 from headgate.control.policies.references import cheapest_first
 from headgate.control.policy import PolicyContext
-from headgate.control.prices import Uniform, UniformInteger
+from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 from headgate.errors import SettingError
 from headgate.theory.bound import BoundConstants
+from studies.zoo.prices import Integer
 
 AMOUNT = st.floats(0.0, 1e6, allow_subnormal=False)
 
@@ -164,7 +165,7 @@ def foreseeing(prices, seeds, rounds=30, **settings):
 
 def test_foresight_follows_its_plan_whoever_plays_beside_it():
     """Also while the prices of several seeds are still the same."""
-    seeds, prices = np.arange(4), UniformInteger(1, 9)
+    seeds, prices = np.arange(4), Integer(1, 9)
     policy = foreseeing(prices, seeds, fill=8.0)
     together = rehearse(SYSTEM, policy, prices, seeds, 30)
     plan = [cheapest_first(own, SYSTEM, 8 * SYSTEM.budget).sum() for own in policy.path]

@@ -10,14 +10,7 @@ from hypothesis import strategies as st
 
 from headgate.control import ClassBalanced, Controller, Fifo, Report, Reservoir
 from headgate.control.buffers import keeps_alone
-from headgate.control.policies import (
-    Constant,
-    Headgate,
-    Pacing,
-    Random,
-    Resolving,
-    Threshold,
-)
+from headgate.control.policies import Below, Constant, Headgate, Threshold
 from headgate.control.types import SampleView
 from headgate.testing import a_system
 
@@ -129,9 +122,8 @@ def test_the_reservoir_is_vitters():
 
 
 POLICIES = {
-    **{kind.__name__: kind for kind in (Headgate, Resolving, Pacing)},
+    **{kind.__name__: kind for kind in (Headgate, Below)},
     "Threshold": partial(Threshold, limit=4.0),
-    "Random": partial(Random, chance=0.3),
     "Constant": partial(Constant, rate=9.0, K=1),
 }
 

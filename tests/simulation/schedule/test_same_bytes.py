@@ -48,7 +48,8 @@ def test_cut_or_whole_the_rows_are_the_same(tmp_path, monkeypatch):
     """
     kinds = [*POLICY.kinds]
     listed = ", ".join(f'"{kind}"' for kind in kinds)
-    prices = ["prices.kind=integer", "prices.low=1", "prices.high=2"]
+    halves = "[[0.5, 0.5], [0.5, 0.5]]"
+    prices = [f'prices={{kind="markov", levels=[1.0, 2.0], transition={halves}}}']
     experiment = load(
         "digits", ["run.seeds=3", "run.rounds=5", f"run.policies=[{listed}]", *prices]
     )

@@ -5,9 +5,6 @@ from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.headgate import Headgate
 from headgate.control.policies.budgeted.simple import (
     Below,
-    Pacing,
-    Random,
-    Resolving,
     Threshold,
 )
 from headgate.control.policies.dpp import Acdpp, Dpp, Released
@@ -23,11 +20,8 @@ from headgate.control.policy import AdmissionPolicy
 KINDS: dict[str, type[AdmissionPolicy]] = {
     "headgate": Headgate,
     "alert": Alert,
-    "resolving": Resolving,
     "threshold": Threshold,
-    "pacing": Pacing,
     "below": Below,
-    "random": Random,
     "acdpp": Acdpp,
     "dpp": Dpp,
     "constant": Constant,
@@ -53,9 +47,6 @@ __all__ = [
     "Held",
     "Hybrid",
     "Oracle",
-    "Pacing",
-    "Random",
     "Released",
-    "Resolving",
     "Threshold",
 ]

@@ -2,12 +2,7 @@
 
 export const PRICES = {
   uniform: { title: "Uniform", about: "any price between two, equally likely", fields: { low: ["Lowest", 1, 0.1, 50], high: ["Highest", 10, 0.1, 100] } },
-  integer: { title: "Whole numbers", about: "any whole price between two, equally likely", fields: { low: ["Lowest", 1, 1, 50, 1], high: ["Highest", 10, 1, 100, 1] } },
   constant: { title: "Constant", about: "always the same", fields: { value: ["Price", 5, 0.1, 50] } },
-  seasonal: { title: "Seasons", about: "up and down, with some chance", fields: { average: ["Average", 5.5, 0.5, 50], amplitude: ["Amplitude", 3.5, 0, 40], period: ["Period, rounds", 24, 2, 500, 1], noise: ["Noise", 0.5, 0, 10] } },
-  bursts: { title: "Bursts", about: "quiet, and now and then dear for a while", fields: { low: ["Lowest", 1, 0.1, 50], high: ["Highest", 6, 0.1, 100], factor: ["Times dearer", 5, 1, 50], chance: ["Chance a round", 0.02, 0.001, 0.5, 0.001], length: ["Rounds long", 10, 1, 200, 1] } },
-  drift: { title: "Drift", about: "from one level to another", fields: { first: ["At first", 3, 0.1, 50], last: ["At last", 8, 0.1, 50], rounds: ["Over rounds", 100, 2, 5000, 1], noise: ["Noise", 0.5, 0, 10] } },
-  pareto: { title: "Heavy tails", about: "mostly cheap, sometimes very dear", fields: { low: ["Lowest", 1, 0.1, 50], high: ["Highest", 100, 1, 1000], tail: ["Tail", 1.2, 0.2, 4, 0.1] } },
   switches: { title: "Switches", about: "levels that follow one another", fields: { levels: ["Levels", [10, 1]], lengths: ["Rounds each", [50, 50]], repeat: ["Again and again", true] } },
   markov: { title: "Markov chain", about: "levels, and the chances to change between them", fields: { levels: ["Levels", [1, 5, 9]], transition: ["Chances, row by row", [[0.9, 0.1, 0], [0.1, 0.8, 0.1], [0, 0.1, 0.9]]] } },
   ercot: { title: "Electricity, as it was", about: "Texas, hour by hour, spring 2022; each seed from another hour on", fields: { scale: ["Times $ per MWh", 0.1, 0.01, 2, 0.01], points: ["A place for each client, or none for one price", []] } },
@@ -19,7 +14,7 @@ export const POLICIES = {
   headgate: "recommended: buys when prices are low, never above the budget or the buffers",
   acdpp: "the paper’s: adaptive constraint, drift plus penalty", constant: "the same number every round",
   dpp: "drift plus penalty without the adaptive constraint", hybrid: "half of the clients constant, half static", released: "as the paper’s scripts have it", oracle: "all new every round, whatever it costs",
-  pacing: "spends evenly", resolving: "plans again every round", threshold: "buys below a fixed price", random: "by chance",
+  threshold: "buys below a fixed price",
 };
 
 export const DEFAULTS = {
