@@ -21,7 +21,7 @@ from machine import RESULTS, peak_memory_mib, rounded, say, way, write
 
 from headgate.control import AdmissionPolicy, Controller, System, controller
 from headgate.control.apportion import apportion
-from headgate.control.policies import Acdpp, Constant, Dpp, Headgate, Oracle, Released
+from headgate.control.policies import Acdpp, Constant, Dpp, Headgate, Oracle
 from headgate.control.prices import Uniform
 from headgate.experiment import load
 
@@ -123,7 +123,6 @@ def main() -> None:
         "acdpp": Acdpp(rate=10, K=10),
         "acdpp, capacity": Acdpp(rate=10, K=10, capacity="buffer"),
         "dpp": Dpp(K=10),
-        "released": Released(),
     }
     small = []
     for name, policy in members.items():

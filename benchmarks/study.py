@@ -39,6 +39,7 @@ def study(
         "model.kind": model,
         "training.lr": LR[model],
         "training.evaluate_every": every,
+        "policies.released.kind": "studies.zoo.released:Released",
     }
     words = [f"--set={key}={value}" for key, value in settings.items()]
     words += [f"--policies={POLICIES[device]}", "--progress=none", f"--device={device}"]

@@ -54,8 +54,6 @@ OTHERS = {
     ),
     "dpp": p.Dpp(K=5),
     "dpp, no cap": p.Dpp(K=5, burst="none"),
-    "released": p.Released(),
-    "released, capacity and no least": p.Released(least=0, capacity=BUFFER),
     "held": p.Held(p.Acdpp(rate=2.0, K=5)),
 }
 WITHOUT_END = [*BUDGETED, "acdpp", "dpp", "held"]
@@ -172,7 +170,6 @@ BAD = [
     ),
     (p.Acdpp, {}, {"rate": [-1], "K": [0]}),
     (p.Constant, {"K": 1}, {"rate": [NAN]}),
-    (p.Released, {}, {"base": [1.5], "least": [-1]}),
     (r.KStep, {}, {"K": [0, 2.5]}),
     (r.KStep, {"K": 3}, {"capacity": [-1]}),
     (r.Fifo, {}, {"capacity": [0, 2.5]}),

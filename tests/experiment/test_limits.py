@@ -42,8 +42,8 @@ def refused(ask) -> str:
         ),
         ("bound.sigma=1e200", "bound.sigma = 1e+200: must not be beyond 1e+15"),
         (
-            "policies.released.least=99999999999999999999999",
-            "policies.released.least = 99999999999999999999999: must be",
+            "policies.constant.K=99999999999999999999999",
+            "policies.constant.K = 99999999999999999999999: must be",
         ),
         (
             "policies.acdpp.capacity=1e15",

@@ -69,12 +69,6 @@ ONE_PRICE = {
         **BUDGET,
         **FEW,
     },
-    "released": {
-        "V": st.floats(1, 900),
-        "least": st.integers(0, 2),
-        "capacity": CAPACITY,
-        "bound": BUDGET["bound"],
-    },
     "constant": {"rate": st.floats(0.5, 9), "K": K, "rule": RULE, **FEW},
     "clairvoyant": BUYING,
 }

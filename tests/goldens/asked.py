@@ -25,6 +25,7 @@ CONCEPTS = (
 
 
 ZOO = {
+    "released": "released:Released",
     "resolving": "plain:Resolving", "pacing": "plain:Pacing", "chance": "plain:Random",
     "listening": "listening:Listening", "age": "age:Age", "rccda": "rccda:Rccda",
     "cbrs": "cbrs:CBRS", "gss": "gss:GSS", "balancer": "fedbalancer:FedBalancer",
@@ -34,7 +35,7 @@ ZOO = {name: f"studies.zoo.{where}" for name, where in ZOO.items()}
 """what lies outside the package and comes in as `module:Class`, by the names that it
 has in the goldens
 """
-ZOO_POLICIES, ZOO_RULES = tuple(ZOO)[:6], tuple(ZOO)[6:10]
+ZOO_POLICIES, ZOO_RULES = tuple(ZOO)[:7], tuple(ZOO)[7:11]
 
 
 def _each(key, kinds):

@@ -59,7 +59,7 @@ def test_only_the_cohort_moves_the_model():
 
 
 def test_many_clients_learn_under_every_policy():
-    policies = '["acdpp", "constant", "oracle", "hybrid", "released", "dpp"]'
+    policies = '["acdpp", "constant", "oracle", "hybrid", "headgate", "dpp"]'
     simulation, rounds = played(*MANY, f"run.policies={policies}", recipe="million")
     last = rounds[-1].metrics
     assert len(last) == 12

@@ -19,7 +19,7 @@ from headgate.simulation.cut import (
     work,
 )
 
-KINDS = ["oracle", "acdpp", "dpp", "constant", "hybrid", "released"]
+KINDS = ["oracle", "acdpp", "dpp", "constant", "hybrid", "headgate"]
 
 
 def experiment(policies=3, seeds=4, *more):

@@ -210,6 +210,7 @@ def test_mnist_learns_as_measured_before():
         [
             "run.seeds=4",
             'run.policies=["oracle", "released", "constant", "hybrid"]',
+            "policies.released.kind=studies.zoo.released:Released",
             "training.evaluate_every=4",
         ],
     )

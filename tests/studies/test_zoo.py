@@ -51,6 +51,7 @@ from studies.zoo.ode import ODE
 from studies.zoo.plain import Pacing, Random, Resolving
 from studies.zoo.prices import Drift, Integer
 from studies.zoo.rccda import Rccda
+from studies.zoo.released import Released
 from studies.zoo.vessal import VeSSAL
 from studies.zoo.windows import Windows
 
@@ -85,6 +86,8 @@ PLAIN = {
     "resolving": Resolving(rule=Reservoir(2)),
     "pacing": Pacing(rule=Reservoir(a_system().buffer)),
     "random": Random(chance=0.3),
+    "released": Released(),
+    "released, capacity and no least": Released(least=0, capacity=a_system().buffer),
 }
 
 
@@ -113,6 +116,8 @@ def test_one_plain_policy_knows_a_price_per_client():
         (Random, "chance", 1.1),
         (Pacing, "step", 0.0),
         (Pacing, "initial", -1.0),
+        (Released, "base", 1.5),
+        (Released, "least", -1),
     ],
 )
 def test_a_bad_setting_of_a_plain_policy_is_named(kind, name, value):

@@ -103,7 +103,6 @@ SMALL_PLANS = {
             {"constant": {"capacity": "buffer"}},
             {"dpp": {}},
             {"oracle": {}},
-            {"released": {}},
             {"no such": {}},
             {"headgate": {"no such": 1}},
         ]

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from headgate.control.policies.dpp import (
     minimise_objective,
     paper_penalty,
-    released_penalty,
 )
 from headgate.control.types import System, View
 from headgate.theory.bound import BoundConstants
+from studies.zoo.released import released_penalty
 
 GRID = 20_001
 

@@ -16,11 +16,11 @@ from headgate.control.policies import (
     Held,
     Hybrid,
     Oracle,
-    Released,
 )
 from headgate.control.policy import PolicyContext
 from headgate.control.prices import Uniform
 from headgate.theory.bound import BoundConstants
+from studies.zoo.released import Released
 
 from ..playing import played
 

@@ -2,12 +2,13 @@ import numpy as np
 import pytest
 
 from headgate.control import System
-from headgate.control.policies import Acdpp, Constant, Dpp, Hybrid, Released
+from headgate.control.policies import Acdpp, Constant, Dpp, Hybrid
 from headgate.control.prices import Uniform
 from headgate.control.rehearse import rehearse
 from headgate.control.types import View
 from headgate.theory.comparison import admission_interval
 from studies.zoo.prices import Integer
+from studies.zoo.released import Released
 
 from ..playing import played
 

@@ -7,7 +7,7 @@ from headgate.control.policies.budgeted.simple import (
     Below,
     Threshold,
 )
-from headgate.control.policies.dpp import Acdpp, Dpp, Released
+from headgate.control.policies.dpp import Acdpp, Dpp
 from headgate.control.policies.references import (
     Clairvoyant,
     Constant,
@@ -26,7 +26,6 @@ KINDS: dict[str, type[AdmissionPolicy]] = {
     "dpp": Dpp,
     "constant": Constant,
     "hybrid": Hybrid,
-    "released": Released,
     "oracle": Oracle,
     "clairvoyant": Clairvoyant,
     "held": Held,
@@ -47,6 +46,5 @@ __all__ = [
     "Held",
     "Hybrid",
     "Oracle",
-    "Released",
     "Threshold",
 ]

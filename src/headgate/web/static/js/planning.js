@@ -13,7 +13,7 @@ export const PRICES = {
 export const POLICIES = {
   headgate: "recommended: buys when prices are low, never above the budget or the buffers",
   acdpp: "the paper’s: adaptive constraint, drift plus penalty", constant: "the same number every round",
-  dpp: "drift plus penalty without the adaptive constraint", hybrid: "half of the clients constant, half static", released: "as the paper’s scripts have it", oracle: "all new every round, whatever it costs",
+  dpp: "drift plus penalty without the adaptive constraint", hybrid: "half of the clients constant, half static", oracle: "all new every round, whatever it costs",
   threshold: "buys below a fixed price",
 };
 
