@@ -123,7 +123,11 @@ def sweep(
 # before a run
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+    repr=False,
+)
 class PlanResult(Displayed):
     """The result of `plan`: a policy's settings, its limits and what to expect of it.
 
@@ -207,7 +211,11 @@ def plan(
     return PlanResult(experiment, name, make_plan(experiment.given_for(own), own))
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+    repr=False,
+)
 class RehearsalResult(Displayed):
     """The result of `rehearse`: control over a whole horizon, without learning.
 
@@ -282,7 +290,11 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
 # runs
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+    repr=False,
+)
 class Run(Displayed):
     """The record of a run folder, or of all points of a sweep.
 
@@ -555,7 +567,13 @@ def compare(
         points = [(label, point.held()) for label, point in points]
     folder = Path(out or Path("compared") / points[0][1].name)
     with _progress(quiet, "nothing is lost, the same command resumes") as tick:
-        runs = perform(points, folder, device=device, processes=processes, tick=tick)
+        runs = perform(
+            points,
+            folder,
+            device=device,
+            processes=processes,
+            tick=tick,
+        )
     return conclude_comparison(runs, folder, command, budget)
 
 

@@ -47,7 +47,12 @@ class LedgerError(HeadgateError):
     exit_code = 5
 
 
-def require(fits: bool, name: str, value: object, wanted: str) -> None:
+def require(
+    fits: bool,
+    name: str,
+    value: object,
+    wanted: str,
+) -> None:
     """Raise SettingError unless `fits`; the message states the name, the value and what
     is wanted.
     """

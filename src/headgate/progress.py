@@ -50,7 +50,10 @@ class LinesOfProgress(Progress):
     """Progress as plain lines of text, for files and pipes."""
 
     def __init__(self, unit: str, console: Console) -> None:
-        super().__init__(console=console, disable=True)
+        super().__init__(
+            console=console,
+            disable=True,
+        )
         self.unit, self._next = unit, time.monotonic() + FIRST
 
     def update(self, task_id: TaskID, **what: Any) -> None:
@@ -65,7 +68,11 @@ class LinesOfProgress(Progress):
             f"{task.completed:,.0f} of {task.total:,.0f} {self.unit}, {_clock(taken)},"
             f" about {_clock(left)} left"
         )
-        print(f"{task.description}: {text}", file=sys.stderr, flush=True)
+        print(
+            f"{task.description}: {text}",
+            file=sys.stderr,
+            flush=True,
+        )
 
 
 def _clock(seconds: float) -> str:
@@ -74,7 +81,9 @@ def _clock(seconds: float) -> str:
 
 @contextmanager
 def ticked(
-    text: str, total: int, quiet: bool = False
+    text: str,
+    total: int,
+    quiet: bool = False,
 ) -> Iterator[Callable[[int], None]]:
     """Show a bar over `total` rounds; yield a function to call with each finished
     round. To save time, it draws every 25th.
@@ -91,11 +100,17 @@ def ticked(
 
 @contextmanager
 def counted(
-    text: str, quiet: bool = False, unit: str = "rounds"
+    text: str,
+    quiet: bool = False,
+    unit: str = "rounds",
 ) -> Iterator[Callable[[int, int], None]]:
     """Show a bar; yield a function to call with the amount of work that is done and the
     total.
     """
     with progress_bar(quiet, unit) as bar:
         task = bar.add_task(printable(text), total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
+        yield lambda done, total: bar.update(
+            task,
+            completed=done,
+            total=total,
+        )

@@ -91,7 +91,9 @@ def read_object(path: Path, most: int = JSON) -> dict[str, Any]:
 
 
 def check_parquet(
-    path: Path, content: bytes | None = None, most: int | None = None
+    path: Path,
+    content: bytes | None = None,
+    most: int | None = None,
 ) -> int:
     """Return the number of rows in a parquet file's footer; raise an error for more
     than `most` or than memory allows.

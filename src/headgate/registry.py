@@ -165,7 +165,12 @@ def make(
     return fill(found, settings, where, search)
 
 
-def fill(kind: type, settings: Any, where: str, search: Search = OWN) -> Any:
+def fill(
+    kind: type,
+    settings: Any,
+    where: str,
+    search: Search = OWN,
+) -> Any:
     """Make an instance of a class from its settings, checked against its fields; an
     error names the wrong key in one line.
 
@@ -229,7 +234,12 @@ def _maker(own: Field[Any], hint: Any) -> Maker:
     return _absolute if own.metadata.get("path") else _array
 
 
-def _make_each(slot: Slot, stated: Any, key: str, search: Search) -> tuple[Any, ...]:
+def _make_each(
+    slot: Slot,
+    stated: Any,
+    key: str,
+    search: Search,
+) -> tuple[Any, ...]:
     wanted = f"a list of {slot.name}s: kinds, or tables with `kind`"
     require(isinstance(stated, list | tuple), key, stated, wanted)
     return tuple(
@@ -238,12 +248,20 @@ def _make_each(slot: Slot, stated: Any, key: str, search: Search) -> tuple[Any, 
     )
 
 
-def _absolute(stated: Any, key: str, search: Search) -> Any:
+def _absolute(
+    stated: Any,
+    key: str,
+    search: Search,
+) -> Any:
     """Return the path of a file, which is relative to the folder of the recipe."""
     return str((search.folder or Path()).joinpath(stated).resolve())
 
 
-def _array(stated: Any, key: str, search: Search) -> Any:
+def _array(
+    stated: Any,
+    key: str,
+    search: Search,
+) -> Any:
     """Return a list as an array; `checked` returns lists for arrays alone."""
     return np.array(stated) if isinstance(stated, list) else stated
 
@@ -275,7 +293,11 @@ PYDANTICS = re.compile("^(Value error, )?(Input should be )?(must be )?")
 """beginnings of pydantic's other messages, which are removed"""
 
 
-def checked(model: "type[M]", raw: dict[str, Any], where: str) -> "M":
+def checked(
+    model: "type[M]",
+    raw: dict[str, Any],
+    where: str,
+) -> "M":
     """Return `raw` as an instance of the model; the first error of pydantic is raised
     as a SettingError of one line.
     """
@@ -327,9 +349,15 @@ def _model(kind: type) -> "type[BaseModel]":
         needed = own.default is MISSING and own.default_factory is MISSING
         given[own.name] = (hint, ... if needed else None)
     config = ConfigDict(
-        extra="forbid", arbitrary_types_allowed=True, protected_namespaces=()
+        extra="forbid",
+        arbitrary_types_allowed=True,
+        protected_namespaces=(),
     )
-    return create_model(kind.__name__, __config__=config, **given)
+    return create_model(
+        kind.__name__,
+        __config__=config,
+        **given,
+    )
 
 
 def _checked_hint(hint: Any, infinite: bool) -> Any:
@@ -337,7 +365,11 @@ def _checked_hint(hint: Any, infinite: bool) -> Any:
     from pydantic import BeforeValidator
 
     if hint in (int, float):
-        check = partial(_check_number, kind=hint, infinite=infinite)
+        check = partial(
+            _check_number,
+            kind=hint,
+            infinite=infinite,
+        )
         return Annotated[hint, BeforeValidator(check)]
     if hint in SLOTS or _is_nested(hint):
         return Any
@@ -358,7 +390,11 @@ def _checked_hint(hint: Any, infinite: bool) -> Any:
     return tuple[tuple(members)]  # type: ignore[misc]
 
 
-def _check_number(value: Any, kind: type, infinite: bool) -> Any:
+def _check_number(
+    value: Any,
+    kind: type,
+    infinite: bool,
+) -> Any:
     """Refuse truth values and text, which pydantic would convert, NaN, too large
     numbers, and infinity unless allowed.
     """
@@ -473,7 +509,10 @@ def _toml(name: str, value: Any) -> Any:
 
 
 def find_outside(
-    setting: str, name: str, bases: tuple[type, ...], folder: Path | None = None
+    setting: str,
+    name: str,
+    bases: tuple[type, ...],
+    folder: Path | None = None,
 ) -> type:
     """Import the class `module:Class` from Python's search path, the folder of the
     recipe or the working folder.
@@ -536,7 +575,12 @@ def in_one_line(error: Exception) -> str:
 
 def nearest(name: str, known: Sequence[str]) -> str:
     """Return the end of a message that offers the known name nearest to a wrong one."""
-    close = get_close_matches(name[:100], known, n=1, cutoff=0.5)
+    close = get_close_matches(
+        name[:100],
+        known,
+        n=1,
+        cutoff=0.5,
+    )
     if close:
         return f"; did you mean {close[0]}?"
     return f"; known: {', '.join(dict.fromkeys(known))}"

@@ -66,7 +66,11 @@ def a_system(horizon: int | None = 40) -> System:
     System
         Buffers for 20 samples and a budget of 11 a round.
     """
-    return System(np.array([3, 1, 7, 4, 5]), budget=11.0, horizon=horizon)
+    return System(
+        np.array([3, 1, 7, 4, 5]),
+        budget=11.0,
+        horizon=horizon,
+    )
 
 
 def check_policy(
@@ -118,7 +122,9 @@ def check_policy(
 
 
 def check_retention(
-    retention: Retention, system: System | None = None, rounds: int = 40
+    retention: Retention,
+    system: System | None = None,
+    rounds: int = 40,
 ) -> None:
     """Check that a rule keeps what fits, and the same samples alone as in a batch, for
     admissions of all sizes.
@@ -161,7 +167,11 @@ def check_retention(
         trial.check_alone(alone)
 
 
-def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> None:
+def check_prices(
+    prices: PriceProcess,
+    rounds: int = 400,
+    seeds: int = 200,
+) -> None:
     """Check that prices are finite, not negative, a function of seed and round alone,
     and on average as `mean` states.
 
@@ -206,7 +216,11 @@ def check_prices(prices: PriceProcess, rounds: int = 400, seeds: int = 200) -> N
     )
 
 
-def check_selection(selection: Selection, clients: int = 6, rounds: int = 40) -> None:
+def check_selection(
+    selection: Selection,
+    clients: int = 6,
+    rounds: int = 40,
+) -> None:
     """Check that a rule uses no labels and buys exactly as many samples of a window as
     were ordered.
 
@@ -248,7 +262,11 @@ def check_selection(selection: Selection, clients: int = 6, rounds: int = 40) ->
             )
 
 
-def _an_offer(selection: Selection, t: int, clients: int) -> Candidates:
+def _an_offer(
+    selection: Selection,
+    t: int,
+    clients: int,
+) -> Candidates:
     """Return windows of up to 12 samples with gaps, 4 classes and 5 features, and up to
     3 held samples for each client.
     """
@@ -259,7 +277,14 @@ def _an_offer(selection: Selection, t: int, clients: int) -> Candidates:
     steps = random.integers(1, 4, there.shape)
     offered = Candidates(
         position=np.where(there, 40 * t + np.cumsum(steps, axis=1), -1),
-        room=random.integers(0, there.sum(axis=1, keepdims=True) + 1),
+        room=random.integers(
+            0,
+            there.sum(
+                axis=1,
+                keepdims=True,
+            )
+            + 1,
+        ),
         seed=np.full((clients, 1), t),
         client=np.arange(clients)[:, None],
         purpose=Purpose.SELECTION,
@@ -287,11 +312,18 @@ def _an_offer(selection: Selection, t: int, clients: int) -> Candidates:
         held_there = random.random((clients, 3)) < 0.7
         held = random.random((clients, 3, 5))
         held[~held_there] = 0.0
-        offered = offered._replace(held=held, held_there=held_there)
+        offered = offered._replace(
+            held=held,
+            held_there=held_there,
+        )
     return offered
 
 
-def _offer_of(offered: Candidates, row: int, there: Ints) -> Candidates:
+def _offer_of(
+    offered: Candidates,
+    row: int,
+    there: Ints,
+) -> Candidates:
     """Return the offer of one client alone, without empty places."""
     own = slice(row, row + 1)
     known: dict[str, Any] = {
@@ -308,7 +340,11 @@ def _offer_of(offered: Candidates, row: int, there: Ints) -> Candidates:
     return offered._replace(**known)
 
 
-def _labels(runs: Ints, clients: Ints, positions: Ints) -> Ints:
+def _labels(
+    runs: Ints,
+    clients: Ints,
+    positions: Ints,
+) -> Ints:
     """Return labels in three unequal classes; they are the same in every run, because
     rows of a batch have no number.
     """
@@ -506,7 +542,10 @@ class _Trial:
             _same_fields(orders, again, f"round {orders.t}: {difference}")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class _Scripted(AdmissionPolicy):
     """A policy with random admissions of all sizes, including empty rounds and
     bursts.
@@ -529,7 +568,11 @@ class _Scripted(AdmissionPolicy):
         return AdmissionRequest(asked), memory
 
 
-def _same_fields(one: Orders | Ledger, other: Orders | Ledger, message: str) -> None:
+def _same_fields(
+    one: Orders | Ledger,
+    other: Orders | Ledger,
+    message: str,
+) -> None:
     """Compare two objects field by field; `{}` in the message becomes the name of the
     field that differs.
     """
@@ -537,7 +580,11 @@ def _same_fields(one: Orders | Ledger, other: Orders | Ledger, message: str) -> 
         _same(getattr(one, f.name), getattr(other, f.name), message.format(f.name))
 
 
-def _same(one: Any, other: Any, message: str) -> None:
+def _same(
+    one: Any,
+    other: Any,
+    message: str,
+) -> None:
     """Compare arrays, or dicts and tuples of arrays; losses may be NaN in both."""
     try:
         np.testing.assert_equal(one, other)

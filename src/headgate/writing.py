@@ -26,7 +26,9 @@ NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
 def replace_file(
-    path: Path, content: bytes | Callable[[BinaryIO], object], durable: bool = True
+    path: Path,
+    content: bytes | Callable[[BinaryIO], object],
+    durable: bool = True,
 ) -> None:
     """Replace a file whole or not at all. `content` is its bytes or a function that
     writes them; `durable` syncs them first.
@@ -78,7 +80,14 @@ def clear_partial(folder: Path) -> None:
 
 def json_bytes(value: Any) -> bytes:
     """Return a value as the content of a JSON file."""
-    return (json.dumps(value, indent=2, ensure_ascii=False) + "\n").encode()
+    return (
+        json.dumps(
+            value,
+            indent=2,
+            ensure_ascii=False,
+        )
+        + "\n"
+    ).encode()
 
 
 def check_no_link(*paths: Path) -> None:
@@ -111,7 +120,12 @@ class FolderLock(ExitStack):
         super().__init__()
         self._paths: set[Path] = set()
 
-    def take(self, path: Path, folder: Path, shared: bool = False) -> None:
+    def take(
+        self,
+        path: Path,
+        folder: Path,
+        shared: bool = False,
+    ) -> None:
         """Lock `path`, a folder or file of the run in `folder`; raise DataError if
         another process holds the lock. Processes may hold a `shared` lock together.
         """

@@ -54,7 +54,12 @@ STAR = (
 KEPT = "Every policy kept its money and its buffers in every run."
 
 
-def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> Estimate | None:
+def closed(
+    one: Runs,
+    constant: Runs,
+    oracle: Runs,
+    measure: str,
+) -> Estimate | None:
     """Return the share of the gap between constant and the oracle that a policy closes.
 
     It is computed from means over the seeds that all three have learnt; None if there
@@ -72,7 +77,10 @@ def closed(one: Runs, constant: Runs, oracle: Runs, measure: str) -> Estimate | 
 
 
 def closed_share(
-    ours: Floats, low: Floats, high: Floats, known: bool = False
+    ours: Floats,
+    low: Floats,
+    high: Floats,
+    known: bool = False,
 ) -> Estimate | None:
     """Return the closed share from arrays, (seeds,); None if there is no gap.
 
@@ -149,7 +157,11 @@ def _row(one: Runs) -> dict[str, Any]:
     }
 
 
-def _measured(one: Runs, measure: str, share: Estimate | None) -> dict[str, Any]:
+def _measured(
+    one: Runs,
+    measure: str,
+    share: Estimate | None,
+) -> dict[str, Any]:
     values = one.measure(measure)
     return {
         measure: estimate(values).three if one.learnt else None,
@@ -198,7 +210,9 @@ def opened(saved: Sequence[Saving]) -> str:
 
 
 def comparison_tables(
-    found: Sequence[Runs], rows: Sequence[Row], budget: float | None = None
+    found: Sequence[Runs],
+    rows: Sequence[Row],
+    budget: float | None = None,
 ) -> list[RenderableType]:
     """Return a sentence and a table of the policies at one budget, then notes.
 
@@ -221,7 +235,9 @@ def comparison_tables(
 
 
 def _shown_budget(
-    own: Sequence[Row], saved: Sequence[Saving], budget: float | None
+    own: Sequence[Row],
+    saved: Sequence[Saving],
+    budget: float | None,
 ) -> float:
     """Return the budget at which policies are shown: by default the last one."""
     if saved:
@@ -247,7 +263,9 @@ def _summaries(
 
 
 def _at_budget(
-    own: Sequence[Row], saved: Sequence[Saving], called: str
+    own: Sequence[Row],
+    saved: Sequence[Saving],
+    called: str,
 ) -> RenderableType:
     """Return a table of all policies at one budget, at most 80 characters wide."""
     gaps = _gaps(own)

@@ -120,7 +120,11 @@ def series(values: Floats) -> Series:
     return Series(rounded(mean), rounded(half))
 
 
-def policy_curves(one: Runs, since: int = 0, points: int = POINTS) -> PolicyCurves:
+def policy_curves(
+    one: Runs,
+    since: int = 0,
+    points: int = POINTS,
+) -> PolicyCurves:
     """Return the means over the runs of a policy, for the rounds after `since`."""
     first = min(since, one.farthest)
     places = first + thinned(one.farthest - first, points)
@@ -150,7 +154,9 @@ def policy_curves(one: Runs, since: int = 0, points: int = POINTS) -> PolicyCurv
 
 
 def money_panel(
-    rows: Sequence[Row], names: Sequence[str], saved: Sequence[Saving]
+    rows: Sequence[Row],
+    names: Sequence[str],
+    saved: Sequence[Saving],
 ) -> dict[str, Any]:
     """Return accuracy against the money really spent.
 
@@ -237,7 +243,11 @@ class Heat:
     """the mean of n_m/B_m over runs, (clients, rounds); None if B_m is 0"""
 
 
-def heat(policy: str, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> Heat:
+def heat(
+    policy: str,
+    held: NDArray[np.int64],
+    buffers: NDArray[np.int64],
+) -> Heat:
     """Return the heat map of a policy.
 
     `held` are the samples that clients hold, (runs, rounds, clients), and `buffers`
@@ -251,7 +261,12 @@ def heat(policy: str, held: NDArray[np.int64], buffers: NDArray[np.int64]) -> He
     mean = _averaged(by_client.T, rounds).T
 
     ratio = np.full_like(mean, np.nan)
-    np.divide(mean, room[:, None], out=ratio, where=room[:, None] > 0)
+    np.divide(
+        mean,
+        room[:, None],
+        out=ratio,
+        where=room[:, None] > 0,
+    )
     return Heat(
         policy=policy,
         clients=labels,

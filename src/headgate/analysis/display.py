@@ -44,7 +44,10 @@ class StackedTable:
                 return
 
     def _fitting(
-        self, left: Sequence[int], console: Console, options: ConsoleOptions
+        self,
+        left: Sequence[int],
+        console: Console,
+        options: ConsoleOptions,
     ) -> int:
         """Return how many of the columns fit beside the first one, at least one."""
         # chosen columns are measured without shortening them
@@ -85,7 +88,10 @@ def plain_text(text: str) -> Text:
 def show(*things: RenderableType, console: Console | None = None) -> None:
     """Print tables and sentences to a console, by default standard output."""
     if console is None:
-        console = Console(width=None if sys.stdout.isatty() else WIDE, highlight=False)
+        console = Console(
+            width=None if sys.stdout.isatty() else WIDE,
+            highlight=False,
+        )
     for thing in things:
         console.print(plain_text(thing) if isinstance(thing, str) else thing)
 
@@ -98,7 +104,12 @@ class Displayed(ABC):
         """Return the tables and sentences to display."""
 
     def _printed(self) -> Console:
-        console = Console(file=io.StringIO(), record=True, width=WIDE, highlight=False)
+        console = Console(
+            file=io.StringIO(),
+            record=True,
+            width=WIDE,
+            highlight=False,
+        )
         show(*self.render(), console=console)
         return console
 
@@ -108,4 +119,7 @@ class Displayed(ABC):
 
     def _repr_html_(self) -> str:
         form = "<pre style='line-height:1.25'>{code}</pre>"
-        return self._printed().export_html(inline_styles=True, code_format=form)
+        return self._printed().export_html(
+            inline_styles=True,
+            code_format=form,
+        )

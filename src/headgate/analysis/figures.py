@@ -44,12 +44,22 @@ def money_figure(panel: dict[str, Any], names: Sequence[str]) -> "Figure":
         figure.add_trace(trace)
     for level in panel["levels"]:
         text = html.escape(level["text"])
-        figure.add_hline(level["value"], line_dash="dash", annotation_text=text)
+        figure.add_hline(
+            level["value"],
+            line_dash="dash",
+            annotation_text=text,
+        )
     if panel["gap"] is not None:
         figure.add_annotation(_gap_arrow(panel["gap"]))
 
-    figure.update_layout(title=panel["title"], template="plotly_white")
-    figure.update_xaxes(title=html.escape(panel["x"]), type="log")
+    figure.update_layout(
+        title=panel["title"],
+        template="plotly_white",
+    )
+    figure.update_xaxes(
+        title=html.escape(panel["x"]),
+        type="log",
+    )
     figure.update_yaxes(title=panel["y"])
     return figure
 

@@ -77,7 +77,11 @@ def accuracy(value: Estimate | None, digits: int = 1) -> str:
     return DASH if value is None else f"{plus_minus(value.scaled(100), digits)} %"
 
 
-def plus_minus(value: Estimate, digits: int = 1, signs: bool = False) -> str:
+def plus_minus(
+    value: Estimate,
+    digits: int = 1,
+    signs: bool = False,
+) -> str:
     """Return an estimate as text, with half the width of its interval if it has one.
 
     >>> plus_minus(Estimate(1.25, 0.75, 1.75, 3), 2, signs=True)
@@ -90,7 +94,11 @@ def plus_minus(value: Estimate, digits: int = 1, signs: bool = False) -> str:
     return f"{text} ± {value.half:.{digits}f}"
 
 
-def interval(value: Estimate | None, digits: int = 1, signs: bool = False) -> str:
+def interval(
+    value: Estimate | None,
+    digits: int = 1,
+    signs: bool = False,
+) -> str:
     """Return an estimate as text, with its interval in parentheses if it has one.
 
     >>> interval(Estimate(3.14, 2.0, 4.0, 5)), interval(Estimate(3.0), signs=True)

@@ -67,7 +67,10 @@ def means(values: Floats) -> tuple[Floats, Floats]:
     seen = ~np.isnan(values)
     count = seen.sum(axis=0)
     # infinite values give no interval, and no values no mean
-    with np.errstate(invalid="ignore", divide="ignore"):
+    with np.errstate(
+        invalid="ignore",
+        divide="ignore",
+    ):
         mean = np.where(seen, values, 0.0).sum(axis=0) / count
         squares = np.where(seen, values - mean, 0.0) ** 2
         error = np.sqrt(squares.sum(axis=0) / (count - 1) / count)
@@ -148,14 +151,22 @@ def student(gaps: Floats) -> Difference:
     return from_error(mean, error, gaps.size)
 
 
-def from_error(mean: float, error: float, runs: int) -> Difference:
+def from_error(
+    mean: float,
+    error: float,
+    runs: int,
+) -> Difference:
     """Return the test from a mean over at least two runs and its standard error."""
     p = p_value(mean / error, runs - 1) if error > 0 else float(mean == 0)
     half = t_quantile(runs - 1, DECIDED) * error
     return Difference(mean, mean - half, mean + half, runs, p)
 
 
-def ratio(over: Floats, under: Floats, level: float = LEVEL) -> Estimate:
+def ratio(
+    over: Floats,
+    under: Floats,
+    level: float = LEVEL,
+) -> Estimate:
     """Return the mean of `over` divided by that of `under`, both (runs,).
 
     The interval is Fieller's: every r for which the mean of over − r·under may be zero.

@@ -24,7 +24,11 @@ def best_within_limits(found: Sequence[Runs]) -> Runs | None:
     It is None if no policy did.
     """
     kept = [one for one in rankable(found) if not one.broken]
-    return max(kept, key=lambda one: one.best.mean(), default=None)
+    return max(
+        kept,
+        key=lambda one: one.best.mean(),
+        default=None,
+    )
 
 
 def best_place(

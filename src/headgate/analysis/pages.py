@@ -30,7 +30,15 @@ def words(module: str, name: str = "words.toml") -> dict[str, Any]:
 
 
 def as_json(value: Any) -> str:
-    return json.dumps(value, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return (
+        json.dumps(
+            value,
+            indent=1,
+            ensure_ascii=False,
+            allow_nan=False,
+        )
+        + "\n"
+    )
 
 
 def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
@@ -45,7 +53,11 @@ def write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     return paths
 
 
-def check_file(what: str, path: Path, suffixes: Iterable[str]) -> None:
+def check_file(
+    what: str,
+    path: Path,
+    suffixes: Iterable[str],
+) -> None:
     """Raise an error if a file has a wrong suffix or no folder."""
     if path.suffix not in suffixes:
         raise SettingError(f"{what} {path}: must end in {', '.join(suffixes)}")
@@ -54,7 +66,9 @@ def check_file(what: str, path: Path, suffixes: Iterable[str]) -> None:
 
 
 def write_whole(
-    what: str, path: Path, content: bytes | Callable[[BinaryIO], object]
+    what: str,
+    path: Path,
+    content: bytes | Callable[[BinaryIO], object],
 ) -> None:
     """Write a whole file or none; an error message names `what`."""
     try:
@@ -69,7 +83,9 @@ UNRECORDED = "not recorded"
 
 
 def facts_of(
-    command: str, runs: Sequence[RunFolder], quick: bool = False
+    command: str,
+    runs: Sequence[RunFolder],
+    quick: bool = False,
 ) -> dict[str, Any]:
     """Return the command, the code, the dates, the devices and the time of runs."""
     known = [run.environment for run in runs]

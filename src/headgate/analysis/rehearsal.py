@@ -74,7 +74,11 @@ def write(frame: pl.DataFrame, path: Path) -> None:
     write_whole("--out", path, getattr(frame, WRITERS[path.suffix]))
 
 
-def as_runs(experiment: Experiment, name: str, result: Rehearsal) -> Runs:
+def as_runs(
+    experiment: Experiment,
+    name: str,
+    result: Rehearsal,
+) -> Runs:
     """Return the rehearsal of a policy as runs without any learning."""
     shape = result.spend.shape
     values = dict.fromkeys(LEARNING, np.full(shape, np.nan))
@@ -96,7 +100,9 @@ def as_runs(experiment: Experiment, name: str, result: Rehearsal) -> Runs:
 
 
 def summarise_rehearsal(
-    experiment: Experiment, name: str, result: Rehearsal
+    experiment: Experiment,
+    name: str,
+    result: Rehearsal,
 ) -> PolicySummary:
     """Return the summary of a rehearsed policy over all its runs."""
     k = experiment.bound
@@ -172,7 +178,11 @@ EXPECTED = ("spend", "peak_spend", "bound", "oracle_bound", "regret")
 VIOLATIONS = ("cost_violation", "buffer_violation")
 
 
-def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
+def plan_json(
+    experiment: Experiment,
+    name: str,
+    made: Plan,
+) -> dict[str, Any]:
     """Return the numbers that `headgate plan --format json` prints.
 
     A number is None if a policy has no such number or has a schedule.
@@ -189,7 +199,9 @@ def plan_json(experiment: Experiment, name: str, made: Plan) -> dict[str, Any]:
 
 
 def plan_tables(
-    experiment: Experiment, name: str, made: Plan
+    experiment: Experiment,
+    name: str,
+    made: Plan,
 ) -> Sequence[RenderableType]:
     """Return a table of a plan, and a sentence on the limits, red if one is broken."""
     numbers = plan_json(experiment, name, made)
@@ -212,7 +224,9 @@ def plan_tables(
 
 
 def _plan_lines(
-    experiment: Experiment, made: Plan, numbers: Mapping[str, Any]
+    experiment: Experiment,
+    made: Plan,
+    numbers: Mapping[str, Any],
 ) -> list[tuple[str, str]]:
     """Return the lines of a plan's table."""
     system, client = experiment.system, made.peak_client

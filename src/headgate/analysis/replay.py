@@ -27,7 +27,10 @@ from headgate.reading import read_text
 from headgate.registry import checked
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Purchases:
     """The prices that were offered and the samples that M clients bought in T rounds.
 
@@ -85,8 +88,20 @@ class PurchaseRow(BaseModel):
     model_config = ConfigDict(allow_inf_nan=False)
 
     time: Annotated[float | datetime, Field(union_mode="left_to_right")]
-    price: Annotated[float, Field(ge=0, le=NUMBER)]
-    samples: Annotated[int, Field(ge=0, le=SAMPLES)]
+    price: Annotated[
+        float,
+        Field(
+            ge=0,
+            le=NUMBER,
+        ),
+    ]
+    samples: Annotated[
+        int,
+        Field(
+            ge=0,
+            le=SAMPLES,
+        ),
+    ]
     client: str = ""
 
 
@@ -180,7 +195,9 @@ def _checked_rows(path: Path, table: pl.DataFrame) -> dict[Offer, Purchase]:
 
 
 def _grid(
-    found: dict[Offer, Purchase], times: list[Any], clients: list[str]
+    found: dict[Offer, Purchase],
+    times: list[Any],
+    clients: list[str],
 ) -> Purchases:
     """Return the purchases as arrays with a row for each time."""
     nothing = ("", math.nan, 0)
@@ -215,7 +232,11 @@ class Total:
     paid: float
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+    repr=False,
+)
 class ReplayResult(Displayed):
     """The result of `replay`: real purchases, and those of headgate at their prices.
 
@@ -379,7 +400,9 @@ def _cells(rounds: pl.DataFrame) -> list[list[str]]:
 
 
 def replay(
-    file: str | Path, capacity: int | None = None, currency: str = ""
+    file: str | Path,
+    capacity: int | None = None,
+    currency: str = "",
 ) -> ReplayResult:
     """Compare real purchases with those of headgate at the same prices.
 
@@ -451,7 +474,9 @@ def _of_buyers(made: Purchases) -> Purchases:
 
 
 def decide_at(
-    made: Purchases, controller: Controller, one_price: bool = False
+    made: Purchases,
+    controller: Controller,
+    one_price: bool = False,
 ) -> tuple[Ints, Floats]:
     """Return what a policy buys at the prices of one round after the other.
 
@@ -481,11 +506,18 @@ def decide_at(
     return np.concatenate(bought), np.array(spent)
 
 
-def _bought(made: Purchases, capacity: Ints, budget: float) -> Ints:
+def _bought(
+    made: Purchases,
+    capacity: Ints,
+    budget: float,
+) -> Ints:
     """Return what headgate buys, (T, M), with `budget` for all rounds together."""
     rounds = len(made.times)
     system = System(capacity, budget / rounds, rounds)
-    policy = Headgate(fill=0.0, rule=KStep(1))
+    policy = Headgate(
+        fill=0.0,
+        rule=KStep(1),
+    )
     bought, _ = decide_at(made, Controller(system, policy))
     return bought
 
@@ -522,7 +554,11 @@ def _as_many(
     return found
 
 
-def _cheapest(made: Purchases, capacity: Ints, wanted: int) -> float | None:
+def _cheapest(
+    made: Purchases,
+    capacity: Ints,
+    wanted: int,
+) -> float | None:
     """Return the cost of `wanted` samples from the cheapest offers, if there are any.
 
     It is None if the offers hold fewer samples.
@@ -540,7 +576,11 @@ def _cheapest(made: Purchases, capacity: Ints, wanted: int) -> float | None:
 # shadow mode: the policy decides beside a pipeline, round by round, and buys nothing
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+    repr=False,
+)
 class ShadowResult(Displayed):
     """The result of `shadow`: what a recipe's policy would have bought in each round.
 
@@ -594,7 +634,9 @@ class ShadowResult(Displayed):
 
 
 def shadow(
-    file: str | Path, experiment: Experiment | str, currency: str = ""
+    file: str | Path,
+    experiment: Experiment | str,
+    currency: str = "",
 ) -> ShadowResult:
     """Return what a recipe's policy would buy at the prices of a pipeline.
 

@@ -87,7 +87,9 @@ def write_report(
 
 
 def _page_of_runs(
-    runs: Sequence[RunFolder], policies: Sequence[Runs], table: dict[str, Any]
+    runs: Sequence[RunFolder],
+    policies: Sequence[Runs],
+    table: dict[str, Any],
 ) -> dict[str, Any]:
     """Return the data of a page that shows all runs."""
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
@@ -155,7 +157,10 @@ def _html(data: dict[str, Any]) -> str:
     from plotly.offline import get_plotlyjs  # the import takes a second
 
     text = json.dumps(
-        jsonable(data), ensure_ascii=False, allow_nan=False, separators=(",", ":")
+        jsonable(data),
+        ensure_ascii=False,
+        allow_nan=False,
+        separators=(",", ":"),
     )
     for character in "<>&":  # they could end the script element that holds the data
         text = text.replace(character, f"\\u{ord(character):04x}")
@@ -171,7 +176,9 @@ def _html(data: dict[str, Any]) -> str:
 
 
 def _money(
-    rows: Sequence[Row], policies: Sequence[str], saved: Sequence[Saving]
+    rows: Sequence[Row],
+    policies: Sequence[str],
+    saved: Sequence[Saving],
 ) -> dict[str, Any]:
     """Return the figure and the table of what policies need for the same accuracy."""
     first = saved[0]
@@ -218,7 +225,11 @@ def conclude(
     return runs, page
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+    repr=False,
+)
 class Comparison(Displayed):
     """The result of `compare`: policies at equal spend, at each budget.
 
@@ -350,7 +361,10 @@ class Comparison(Displayed):
 
 
 def conclude_comparison(
-    runs: Sequence[RunFolder], folder: Path, command: str, budget: float | None
+    runs: Sequence[RunFolder],
+    folder: Path,
+    command: str,
+    budget: float | None,
 ) -> Comparison:
     """Write compare.json and report.html into `folder`, and return the comparison.
 

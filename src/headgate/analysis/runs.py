@@ -40,7 +40,10 @@ REFERENCES = tuple(
 """kinds of policies that are shown but never ranked: nobody has what they use"""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Runs:
     """The runs of one policy in one run folder, one run for each seed.
 
@@ -271,7 +274,13 @@ def read_runs(folders: Sequence[RunFolder]) -> list[Runs]:
         for policy in run.policies:
             one = runs_of(run, policy, metrics, held=held)
             label = f"{name}: {policy}" if len(folders) > 1 else ""
-            found.append(replace(one, folder=name, label=label))
+            found.append(
+                replace(
+                    one,
+                    folder=name,
+                    label=label,
+                )
+            )
     return found
 
 
@@ -363,7 +372,10 @@ def runs_of(
 
 
 def _values(
-    metrics: Rows, begun: Sequence[Key], reached: Ints, columns: Sequence[str]
+    metrics: Rows,
+    begun: Sequence[Key],
+    reached: Ints,
+    columns: Sequence[str],
 ) -> dict[str, Floats]:
     """Return the columns, each (seeds, rounds), NaN after the last round of a run."""
     last = int(reached.max(initial=0))
@@ -374,7 +386,11 @@ def _values(
     return {name: table[:, :, place] for place, name in enumerate(columns)}
 
 
-def _held(held: Rows | None, begun: Sequence[Key], reached: Ints) -> Ints | None:
+def _held(
+    held: Rows | None,
+    begun: Sequence[Key],
+    reached: Ints,
+) -> Ints | None:
     """Return what clients hold up to the last round that every run has recorded."""
     if held is None or not begun:
         return None
@@ -386,7 +402,11 @@ def _held(held: Rows | None, begun: Sequence[Key], reached: Ints) -> Ints | None
 # differences
 
 
-def gaps(ours: Runs, other: Runs, measure: str = "best") -> Floats:
+def gaps(
+    ours: Runs,
+    other: Runs,
+    measure: str = "best",
+) -> Floats:
     """Return our measure minus the other's for each seed that both have learnt.
 
     These have the same prices and samples. The array is empty if the two were evaluated
@@ -452,7 +472,11 @@ def begins(changed: Floats) -> Ints:
     return rounds[np.diff(rounds, prepend=-CALM) > CALM]
 
 
-def dips_of(accuracy: Floats, spend: Floats, changed: Floats) -> list[Dip]:
+def dips_of(
+    accuracy: Floats,
+    spend: Floats,
+    changed: Floats,
+) -> list[Dip]:
     """Return the dips of one run; accuracy is NaN without evaluation.
 
     Changes without an evaluation before or after them are left out.

@@ -128,7 +128,12 @@ class Frontier:
         low, high = curve[resamples, here], curve[resamples, there]
 
         part = np.ones_like(low)
-        np.divide(wanted - low, high - low, out=part, where=high > low)
+        np.divide(
+            wanted - low,
+            high - low,
+            out=part,
+            where=high > low,
+        )
         money = np.log(self.money)
         found = np.exp(money[here] + part * (money[there] - money[here]))
         found[after > last] = np.inf
@@ -162,7 +167,9 @@ def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], i
 
 
 def savings(
-    rows: Sequence[Row], rival: str = "constant", measure: str = "last"
+    rows: Sequence[Row],
+    rival: str = "constant",
+    measure: str = "last",
 ) -> list[Saving]:
     """Return what each other policy needs for the rival's accuracy.
 
@@ -180,7 +187,11 @@ def savings(
     ]
 
 
-def _savings_at_price(own: Sequence[Row], rival: str, measure: str) -> list[Saving]:
+def _savings_at_price(
+    own: Sequence[Row],
+    rival: str,
+    measure: str,
+) -> list[Saving]:
     """Return the savings of rows that all have the same prices."""
     curves, seeds = frontiers(own, measure)
     if rival not in curves or not seeds:
@@ -214,7 +225,9 @@ def _savings_at_price(own: Sequence[Row], rival: str, measure: str) -> list[Savi
 
 
 def money_for(
-    rows: Sequence[Row], accuracy: float, measure: str = "last"
+    rows: Sequence[Row],
+    accuracy: float,
+    measure: str = "last",
 ) -> dict[str, Estimate | None]:
     """Return the money per round that each policy needs for a mean accuracy.
 
@@ -229,7 +242,12 @@ def money_for(
     }
 
 
-def paired(one: Row, other: Row, key: str, scale: float = 100.0) -> Difference:
+def paired(
+    one: Row,
+    other: Row,
+    key: str,
+    scale: float = 100.0,
+) -> Difference:
     """Return one policy's value minus the other's over their common seeds.
 
     It is multiplied by `scale`, by default to percentage points.

@@ -34,7 +34,10 @@ DIP_FIELDS = {
 }
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+)
 class PolicySummary:
     """The results of one policy over its runs or rehearsals.
 

@@ -35,7 +35,9 @@ SPARK = 40
 
 
 def run_tables(
-    run: RunFolder, found: Sequence[Runs], wide: bool = False
+    run: RunFolder,
+    found: Sequence[Runs],
+    wide: bool = False,
 ) -> list[RenderableType]:
     """Return the final table of a run, notes on failed runs, and the conclusion."""
     rounds, seeds = counted(run.rounds, "round"), counted(len(run.seeds), "seed")
@@ -87,7 +89,9 @@ def list_rows(runs: Sequence[RunFolder]) -> list[dict[str, Any]]:
 
 
 def run_row(
-    run: RunFolder, metrics: Rows | None = None, problem: str | None = None
+    run: RunFolder,
+    metrics: Rows | None = None,
+    problem: str | None = None,
 ) -> dict[str, Any]:
     """Return how far a run is, what it spent and which policy is best.
 

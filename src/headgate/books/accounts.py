@@ -48,7 +48,10 @@ the accounts replay
 M = TypeVar("M", float, Decimal)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class OpenRound:
     """A round that has begun: its orders are on disk, and it is not settled."""
 
@@ -100,7 +103,10 @@ class Closings(NamedTuple):
         return sum(row.admitted or 0 for row in (*self.closed, *self.corrected))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+)
 class Answer:
     """The judgement of a client's answer, which is either accepted as a whole or
     rejected as a whole for a reason.
@@ -139,7 +145,15 @@ class Month:
         later one of its date and this one.
         """
         name = month_of(begun)
-        return replace(self, name=name, base=spent) if name > self.name else self
+        return (
+            replace(
+                self,
+                name=name,
+                base=spent,
+            )
+            if name > self.name
+            else self
+        )
 
     @property
     def money(self) -> float:
@@ -147,7 +161,10 @@ class Month:
         return self.base + self.limit if self.limit else np.inf
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Standing:
     """The terms, the ledger and the exact sum of money after a round. The running
     accounts and the replay share its steps.
@@ -202,7 +219,13 @@ class Standing:
             self.ledger, orders, report_of(orders, rows, losses)
         )
         paid = total([self.paid, *(row.exact_charge for row in rows)])
-        return replace(self, ledger=ledger, paid=paid, month=month, by_older=False)
+        return replace(
+            self,
+            ledger=ledger,
+            paid=paid,
+            month=month,
+            by_older=False,
+        )
 
 
 class Accounts:
@@ -343,7 +366,11 @@ class Accounts:
         )
 
     def _decided_and_written(
-        self, price: Floats, present: Collection[int], supply: Supply, when: str
+        self,
+        price: Floats,
+        present: Collection[int],
+        supply: Supply,
+        when: str,
     ) -> tuple[Orders, Month]:
         """Decide the next round and write it, in a transaction of the caller."""
         reserved = self._reserved(price)
@@ -467,7 +494,10 @@ class Accounts:
             raise LedgerError(f"{path}: a client holds more than its buffer")
 
     def rest(
-        self, prices: "PriceProcess", rounds: int | None = None, runs: int = 100
+        self,
+        prices: "PriceProcess",
+        rounds: int | None = None,
+        runs: int = 100,
     ) -> dict[str, tuple[float, float, float]]:
         """Simulate the remaining rounds under `prices`; return the mean and the 5 % and
         95 % quantiles over `runs` paths.
@@ -522,7 +552,12 @@ class Accounts:
             if ordered:
                 yield Ordered(orders.t, client, ordered, free, price)
 
-    def order(self, now: OpenRound, client: int, train: bool = True) -> Order:
+    def order(
+        self,
+        now: OpenRound,
+        client: int,
+        train: bool = True,
+    ) -> Order:
         """Return the order to one client; a client without a written order admits
         nothing and trains on what it holds.
         """
@@ -540,7 +575,12 @@ class Accounts:
             **self.fixed,
         )
 
-    def judge(self, now: OpenRound, order: Order, receipt: Receipt | Ahead) -> Answer:
+    def judge(
+        self,
+        now: OpenRound,
+        order: Order,
+        receipt: Receipt | Ahead,
+    ) -> Answer:
         """Return the judgement of a receipt; raise DataError if it does not agree with
         the order.
         """
@@ -556,7 +596,11 @@ class Accounts:
                 "did not do this order: it has done orders up to round"
                 f" {receipt.newest}"
             )
-            return Answer(order.client, reason=reason, ahead=max(receipt.newest, now.t))
+            return Answer(
+                order.client,
+                reason=reason,
+                ahead=max(receipt.newest, now.t),
+            )
         unheard = now.outstanding.get(order.client, {})
         past = self.store.closed(
             order.client, [t for t in receipt.rounds if t not in unheard and t < now.t]
@@ -623,7 +667,13 @@ class Accounts:
         for client in released:  # so that their money is available again
             open_ = sorted(now.outstanding.get(client, {}).values())
             if open_:
-                closed += [row._replace(admitted=0, learned=now.t) for row in open_]
+                closed += [
+                    row._replace(
+                        admitted=0,
+                        learned=now.t,
+                    )
+                    for row in open_
+                ]
                 events.append(_released(now.t, client, open_))
 
         after_round = self.standing.after_round(
@@ -662,7 +712,10 @@ class Accounts:
         self.clients = done.known
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Settlement(RoundResult):
     """The result of a round and its answers, ready to be written."""
 
@@ -674,7 +727,12 @@ class Settlement(RoundResult):
     losses: Losses | None = None
 
 
-def _after_answer(t: int, row: ClientRow, answer: Answer, caught: bool) -> ClientRow:
+def _after_answer(
+    t: int,
+    row: ClientRow,
+    answer: Answer,
+    caught: bool,
+) -> ClientRow:
     """Return the state of a client after its answer in round t; `caught` tells that it
     comes into quarantine.
     """
@@ -690,11 +748,18 @@ def _after_answer(t: int, row: ClientRow, answer: Answer, caught: bool) -> Clien
             squares=receipt.squares,
         )
     if answer.offence:
-        row = row._replace(offences=row.offences + 1, quarantined=caught)
+        row = row._replace(
+            offences=row.offences + 1,
+            quarantined=caught,
+        )
     return row
 
 
-def _reported(t: int, before: ClientRow, answer: Answer) -> Iterable[Event]:
+def _reported(
+    t: int,
+    before: ClientRow,
+    answer: Answer,
+) -> Iterable[Event]:
     """Yield the events that an answer reports; `before` is the client's state before
     it.
     """
@@ -715,7 +780,11 @@ def _reported(t: int, before: ClientRow, answer: Answer) -> Iterable[Event]:
         yield Event(t, client, "short", receipt.note)
 
 
-def _released(t: int, client: int, orders: Collection[Ordered]) -> Event:
+def _released(
+    t: int,
+    client: int,
+    orders: Collection[Ordered],
+) -> Event:
     ordered = sum(row.ordered for row in orders)
     rounds = ", ".join(str(row.round) for row in orders)
     return Event(t, client, "released", f"{ordered} samples ordered in rounds {rounds}")
@@ -781,7 +850,10 @@ def closings(
             f" {order.known + before}"
         )
     closed = [
-        row._replace(admitted=reported.get(t, 0), learned=receipt.round)
+        row._replace(
+            admitted=reported.get(t, 0),
+            learned=receipt.round,
+        )
         for t, row in sorted(unheard.items())
     ]
     owed = before - sum(row.admitted or 0 for row in closed)
@@ -796,13 +868,20 @@ def closings(
             free = min(max(row.free - (row.admitted or 0), 0), count)
             corrected.append(
                 row._replace(
-                    ordered=count, free=free, admitted=count, learned=receipt.round
+                    ordered=count,
+                    free=free,
+                    admitted=count,
+                    learned=receipt.round,
                 )
             )
     return Closings(closed, corrected)
 
 
-def check_held(receipt: Receipt, order: Order, expected: int) -> None:
+def check_held(
+    receipt: Receipt,
+    order: Order,
+    expected: int,
+) -> None:
     """Refuse a receipt unless it holds `expected` samples less those withdrawn; a
     client that lost a store may hold fewer.
     """
@@ -843,7 +922,9 @@ def replay(store: LedgerStore, controller: Controller) -> Standing:
 
 
 def _replays(
-    store: LedgerStore, controller: Controller, amendments: list[AmendmentRow]
+    store: LedgerStore,
+    controller: Controller,
+    amendments: list[AmendmentRow],
 ) -> bool:
     try:
         _replayed(store, controller, amendments)
@@ -853,7 +934,9 @@ def _replays(
 
 
 def _replayed(
-    store: LedgerStore, controller: Controller, amendments: Iterable[AmendmentRow]
+    store: LedgerStore,
+    controller: Controller,
+    amendments: Iterable[AmendmentRow],
 ) -> Standing:
     standing, waiting = Standing(controller, controller.open()), deque(amendments)
     sent, learned = _by_round(store)
@@ -886,7 +969,11 @@ def _replayed(
     return standing
 
 
-def _check_result(store: LedgerStore, standing: Standing, past: RoundRow) -> None:
+def _check_result(
+    store: LedgerStore,
+    standing: Standing,
+    past: RoundRow,
+) -> None:
     """Raise LedgerError if the result of a round differs from the one that was
     written.
     """
@@ -922,7 +1009,11 @@ def _by_round(
     return sent, learned
 
 
-def applied(store: LedgerStore, standing: Standing, each: AmendmentRow) -> Standing:
+def applied(
+    store: LedgerStore,
+    standing: Standing,
+    each: AmendmentRow,
+) -> Standing:
     """Return the accounts after an amendment; the error for one that cannot be applied
     names it.
     """
@@ -984,7 +1075,9 @@ def order_to(orders: Orders, client: int) -> tuple[int, int, float]:
 
 
 def report_of(
-    orders: Orders, learned: Iterable[Ordered], losses: Losses | None = None
+    orders: Orders,
+    learned: Iterable[Ordered],
+    losses: Losses | None = None,
 ) -> Report:
     """Return the report of a round: admissions on its own orders, and late ones on
     earlier orders at their prices.

@@ -323,7 +323,11 @@ class Books:
         except LedgerError as error:
             raise LedgerError(f"{error}; nothing was settled") from None
         for client, why in rejected.items():
-            answers[client] = replace(answers[client], reason=why, offence=True)
+            answers[client] = replace(
+                answers[client],
+                reason=why,
+                offence=True,
+            )
         done = self._accounts.settled(
             now,
             [answers[client] for client in sorted(answers)],
@@ -380,14 +384,24 @@ class Books:
             raise LedgerError(f"round {now.t}: client {client}: has left or is none")
         return self._accounts.order(now, client)
 
-    def _judged(self, now: OpenRound, client: int, report: Delivery) -> Answer:
+    def _judged(
+        self,
+        now: OpenRound,
+        client: int,
+        report: Delivery,
+    ) -> Answer:
         order = self._order(now, client)
         try:
             return self._accounts.judge(now, order, self._receipt(now, client, report))
         except DataError as error:
             raise LedgerError(f"round {now.t}: client {client}: {error}") from None
 
-    def _receipt(self, now: OpenRound, client: int, report: Delivery) -> Receipt:
+    def _receipt(
+        self,
+        now: OpenRound,
+        client: int,
+        report: Delivery,
+    ) -> Receipt:
         if now.t in report.earlier:
             raise DataError(f"earlier has round {now.t}, which is this one")
         reported = {**report.earlier, now.t: report.admitted}

@@ -47,7 +47,11 @@ class Delivery(NamedTuple):
     erased: int = 0
 
 
-def clients_in(name: str, value: object, clients: int) -> list[int]:
+def clients_in(
+    name: str,
+    value: object,
+    clients: int,
+) -> list[int]:
     """Return the clients that a collection of numbers, or a mask with a truth value for
     each client, names.
     """
@@ -67,13 +71,21 @@ def clients_in(name: str, value: object, clients: int) -> list[int]:
     )
 
 
-def prices_for(name: str, value: object, clients: int) -> Floats:
+def prices_for(
+    name: str,
+    value: object,
+    clients: int,
+) -> Floats:
     """Return the price of a sample, (1,), or that of each client, (M,)."""
     prices = _one_or_each(name, value, clients, _price)
     return np.array(prices if isinstance(prices, list) else [prices])
 
 
-def counts_for(name: str, value: object, clients: int) -> int | list[int] | None:
+def counts_for(
+    name: str,
+    value: object,
+    clients: int,
+) -> int | list[int] | None:
     """Return one count, or one for each client; None for none."""
     if value is None:
         return None
@@ -81,7 +93,10 @@ def counts_for(name: str, value: object, clients: int) -> int | list[int] | None
 
 
 def _one_or_each(
-    name: str, value: object, clients: int, check: Callable[[str, object], T]
+    name: str,
+    value: object,
+    clients: int,
+    check: Callable[[str, object], T],
 ) -> T | list[T]:
     """Return one checked value, or a list with one for each client."""
     if not isinstance(value, Iterable) or isinstance(value, str | bytes):
@@ -108,7 +123,9 @@ def reasons_of(name: str, value: object) -> dict[int, str]:
 
 
 def _by_client(
-    name: str, value: object, check: Callable[[str, object], T]
+    name: str,
+    value: object,
+    check: Callable[[str, object], T],
 ) -> dict[int, T]:
     """Return a checked value for each client that a dict has, sorted by client."""
     found = {}
@@ -131,7 +148,11 @@ def delivery(name: str, value: object) -> Delivery:
     return Delivery(admitted, keys, earlier, _count(f"{name}.erased", value.erased))
 
 
-def _keys(name: str, value: object, admitted: int) -> tuple[str, ...]:
+def _keys(
+    name: str,
+    value: object,
+    admitted: int,
+) -> tuple[str, ...]:
     """Return the keys of the samples of one report, of which no two are the same."""
     listed = _listed(name, value, admitted)
     found = tuple(
@@ -154,7 +175,11 @@ def _keys(name: str, value: object, admitted: int) -> tuple[str, ...]:
     return found
 
 
-def signed(name: str, by: object, why: object) -> tuple[str, str]:
+def signed(
+    name: str,
+    by: object,
+    why: object,
+) -> tuple[str, str]:
     """Return who makes an amendment and why, in one line each; left out: the user of
     this process.
     """
@@ -172,7 +197,11 @@ def name_of(name: str, key: object) -> str | None:
     return found
 
 
-def order_of(call: str, t: object, client: object) -> tuple[int, int]:
+def order_of(
+    call: str,
+    t: object,
+    client: object,
+) -> tuple[int, int]:
     """Return the round and the client that name an order."""
     return whole_number(f"{call}: round", t, 1, ROUNDS), whole_number(
         f"{call}: client", client, 0, CLIENTS
@@ -205,7 +234,11 @@ def _price(name: str, value: object) -> float:
     return price
 
 
-def _listed(name: str, value: object, most: int) -> list[Any]:
+def _listed(
+    name: str,
+    value: object,
+    most: int,
+) -> list[Any]:
     """Return what a list, an array of one axis, a set or a generator holds, of which
     only `most` and one more are read.
     """

@@ -150,7 +150,10 @@ class Durable:
         _private(self.path)
         # another thread may only close it, which `_connection` sees to
         return sqlite3.connect(
-            self.path, timeout=PATIENCE, isolation_level=None, check_same_thread=False
+            self.path,
+            timeout=PATIENCE,
+            isolation_level=None,
+            check_same_thread=False,
         )
 
     # statements
@@ -353,7 +356,10 @@ class Durable:
             self._refill(name, columns, rows)
 
     def _refill(
-        self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+        self,
+        name: str,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Any]],
     ) -> None:
         """Write the rows of an older table into the STRICT one."""
         kinds = {row[1]: row[2] for row in self._rows(f"PRAGMA table_info({name})")}
@@ -407,7 +413,11 @@ def _in_memory(path: Path) -> sqlite3.Connection:
     written. Nothing is left beside it.
     """
     check_no_link(path)
-    memory = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    memory = sqlite3.connect(
+        ":memory:",
+        isolation_level=None,
+        check_same_thread=False,
+    )
     if _nobody_writes(path):
         before = _mark(path)
         with closing(_connected(path, "immutable=1")) as file:
@@ -430,7 +440,11 @@ def _in_memory(path: Path) -> sqlite3.Connection:
 
 def _connected(path: Path, mode: str) -> sqlite3.Connection:
     name = quote(os.fsencode("/" + str(path.absolute()).lstrip("/")))
-    return sqlite3.connect(f"file:{name}?{mode}", timeout=PATIENCE, uri=True)
+    return sqlite3.connect(
+        f"file:{name}?{mode}",
+        timeout=PATIENCE,
+        uri=True,
+    )
 
 
 def _nobody_writes(path: Path) -> bool:
@@ -466,8 +480,14 @@ def _private(path: Path) -> None:
     that this process has on it, and another process would then remove the log of
     accounts that are in use.
     """
-    path.parent.parent.mkdir(parents=True, exist_ok=True)
-    path.parent.mkdir(mode=0o700, exist_ok=True)
+    path.parent.parent.mkdir(
+        parents=True,
+        exist_ok=True,
+    )
+    path.parent.mkdir(
+        mode=0o700,
+        exist_ok=True,
+    )
     try:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:

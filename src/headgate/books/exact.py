@@ -13,7 +13,10 @@ from decimal import (
     localcontext,
 )
 
-EXACT = Context(prec=1_000, traps=[Inexact, InvalidOperation, DivisionByZero, Overflow])
+EXACT = Context(
+    prec=1_000,
+    traps=[Inexact, InvalidOperation, DivisionByZero, Overflow],
+)
 """more digits than any sum of amounts has, so nothing is ever rounded"""
 NOTHING = Decimal(0)
 

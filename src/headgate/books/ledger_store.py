@@ -254,7 +254,10 @@ class Money(NamedTuple):
         if self.paid is None:
             return self._replace(spent=max(self.spent + amount, 0.0))
         paid = total([self.paid, exact(amount)])
-        return self._replace(spent=float(paid), paid=paid)
+        return self._replace(
+            spent=float(paid),
+            paid=paid,
+        )
 
 
 class Event(NamedTuple):
@@ -284,7 +287,10 @@ class ClientRow(NamedTuple):
     erased: int = 0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class RoundResult:
     """What is written of a round when it is settled."""
 
@@ -377,7 +383,11 @@ class LedgerStore(Durable):
                 )
 
     def remember(
-        self, terms: Terms, system: System, keeps: bool, refusals: Mapping[str, str]
+        self,
+        terms: Terms,
+        system: System,
+        keeps: bool,
+        refusals: Mapping[str, str],
     ) -> None:
         """Write what the accounts begin with, once: later changes are amendments.
 
@@ -704,7 +714,10 @@ class LedgerStore(Durable):
         return True
 
     def _is_written(
-        self, key: str, change: Amendment, order: tuple[int, int] | None
+        self,
+        key: str,
+        change: Amendment,
+        order: tuple[int, int] | None,
     ) -> bool:
         """Return whether this amendment was written under this key; raise LedgerError
         if another one was.
@@ -712,7 +725,10 @@ class LedgerStore(Durable):
         rows = self._rows("SELECT id FROM amendments WHERE key = ?", (key,))
         if not rows:
             return False
-        each = self.amendments(after=rows[0][0] - 1, voided=True)[0]
+        each = self.amendments(
+            after=rows[0][0] - 1,
+            voided=True,
+        )[0]
         if (each.change, each.order) == (change, order) and not each.voided:
             return True
         raise LedgerError(
@@ -765,7 +781,12 @@ class LedgerStore(Durable):
                 )
         return [each for each in found if voided or not each.voided]
 
-    def void(self, id_: int, by: str, why: str) -> AmendmentRow:
+    def void(
+        self,
+        id_: int,
+        by: str,
+        why: str,
+    ) -> AmendmentRow:
         """Take an amendment out of the accounts and return it. Its row stays, signed.
 
         Raises
@@ -848,7 +869,15 @@ class LedgerStore(Durable):
 
     def begun(self) -> RoundRow | None:
         """Return the round that was begun and is not settled; None: there is none."""
-        return next(iter(self.rounds(settled=False, after=self.settled)), None)
+        return next(
+            iter(
+                self.rounds(
+                    settled=False,
+                    after=self.settled,
+                )
+            ),
+            None,
+        )
 
     def rounds(self, after: int = 0, settled: bool = True) -> list[RoundRow]:
         rows = self._rows(

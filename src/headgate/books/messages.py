@@ -37,7 +37,10 @@ LISTED = 2**16
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+)
 class Order:
     """The order of a round: admit until you have ever admitted `last` samples, then
     train. A repeat admits nothing twice.
@@ -83,7 +86,10 @@ class Order:
             )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(
+    frozen=True,
+    slots=True,
+)
 class Receipt:
     """A client's answer: what it did on this order and on the earlier ones that are
     still open.
@@ -228,7 +234,11 @@ thousands of messages
 """
 
 
-def checked(name: str, hint: Any, value: Any) -> Any:
+def checked(
+    name: str,
+    hint: Any,
+    value: Any,
+) -> Any:
     """Return an untrusted value if it has the type `hint` and is within bounds;
     otherwise raise DataError with its name.
     """

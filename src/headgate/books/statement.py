@@ -151,7 +151,9 @@ def statement(store: LedgerStore) -> Statement:
 
 
 def _lines(
-    store: LedgerStore, amendments: Iterable[AmendmentRow], currency: str
+    store: LedgerStore,
+    amendments: Iterable[AmendmentRow],
+    currency: str,
 ) -> list[OrderLine]:
     """Return one line for each order, by round and client."""
     keys, begun = store.keys(), store.times()
@@ -245,7 +247,11 @@ def backup(store: LedgerStore, file: Path) -> Statement:
 
 
 def void(
-    folder: Path, id_: int, by: str, why: str, out: Path
+    folder: Path,
+    id_: int,
+    by: str,
+    why: str,
+    out: Path,
 ) -> tuple[AmendmentRow, Statement | None]:
     """Copy the accounts of a folder to `out`, and take an amendment out of the copy.
 
@@ -289,7 +295,13 @@ def void(
     return found, after
 
 
-def _voided(copy: LedgerStore, id_: int, by: str, why: str, out: Path) -> AmendmentRow:
+def _voided(
+    copy: LedgerStore,
+    id_: int,
+    by: str,
+    why: str,
+    out: Path,
+) -> AmendmentRow:
     """Take an amendment out of a copy that is not in its place yet; errors name the
     place.
     """
@@ -299,7 +311,11 @@ def _voided(copy: LedgerStore, id_: int, by: str, why: str, out: Path) -> Amendm
         raise LedgerError(str(error).replace(str(copy.path.parent), str(out))) from None
 
 
-def export(found: Statement, path: Path | None, kind: str) -> None:
+def export(
+    found: Statement,
+    path: Path | None,
+    kind: str,
+) -> None:
     """Write the lines as csv, json or parquet, whole or not at all; None: to standard
     output.
 

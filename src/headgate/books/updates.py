@@ -37,7 +37,11 @@ class Shortened(NamedTuple):
     reason: str
 
 
-def distance(update: NamedArrays, model: NamedArrays, kinds: str = "fiubc") -> float:
+def distance(
+    update: NamedArrays,
+    model: NamedArrays,
+    kinds: str = "fiubc",
+) -> float:
     """Return ‖θ_m − θ‖ over the parameters with these kinds of dtype."""
     both = (
         (array, model[name])
@@ -61,7 +65,9 @@ def in_type_of(start: NDArray[Any], moved: NDArray[Any]) -> NDArray[Any]:
 
 
 def check_update(
-    update: NamedArrays, model: NamedArrays, longest: float | None = None
+    update: NamedArrays,
+    model: NamedArrays,
+    longest: float | None = None,
 ) -> None:
     """Refuse an update that cannot be averaged into the model."""
     for name, array in update.items():
@@ -115,7 +121,10 @@ def shorten(
 
 
 def _shortened(
-    update: NamedArrays, model: NamedArrays, kinds: str, share: float
+    update: NamedArrays,
+    model: NamedArrays,
+    kinds: str,
+    share: float,
 ) -> NamedArrays:
     """Return the update with the change of its arrays of these kinds, relative to the
     model, multiplied by `share`.

@@ -90,7 +90,10 @@ def play(commands: typer.Typer = app) -> None:
             if error.filename is None:
                 raise
             error = DataError(f"{error.filename}: {error.strerror}")
-        Console(stderr=True, soft_wrap=True).print(
+        Console(
+            stderr=True,
+            soft_wrap=True,
+        ).print(
             f"[bold red]error:[/] {markup(one_line(error, WHOLE))}",
             highlight=False,
             emoji=False,

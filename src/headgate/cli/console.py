@@ -58,7 +58,11 @@ Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress bar.")]
 
 def say(text: object, error: bool = False) -> None:
     """Print a line with control characters escaped, as names in it may contain them."""
-    print(printable(str(text)), file=sys.stderr if error else sys.stdout, flush=True)
+    print(
+        printable(str(text)),
+        file=sys.stderr if error else sys.stdout,
+        flush=True,
+    )
 
 
 def recipe_overrides(
@@ -93,13 +97,24 @@ def recipe_overrides(
 
 
 def status(format_: Format, text: str) -> Status:
-    return Console(stderr=True, quiet=format_ is Format.json).status(text)
+    return Console(
+        stderr=True,
+        quiet=format_ is Format.json,
+    ).status(text)
 
 
 def print_json(value: Any) -> None:
     from headgate.analysis.formatting import jsonable
 
-    print(json_text(json.dumps(jsonable(value), indent=2, ensure_ascii=False)))
+    print(
+        json_text(
+            json.dumps(
+                jsonable(value),
+                indent=2,
+                ensure_ascii=False,
+            )
+        )
+    )
 
 
 CLICK = sys.modules[TyperGroup.__mro__[1].__module__]

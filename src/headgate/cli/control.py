@@ -86,7 +86,11 @@ def plan(
     _tell(made, made.numbers, format_)
 
 
-def _plan_rest(folder: Path, overrides: list[str], format_: Format) -> None:
+def _plan_rest(
+    folder: Path,
+    overrides: list[str],
+    format_: Format,
+) -> None:
     from headgate.api import load
     from headgate.books.statement import opened
     from headgate.flower.playable import FlowerAccounts
@@ -167,7 +171,8 @@ def replay(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write one row per round: .parquet, .csv or .jsonl."
+            metavar="FILE",
+            help="Write one row per round: .parquet, .csv or .jsonl.",
         ),
     ] = None,
     format_: AsFormat = Format.table,
@@ -213,7 +218,12 @@ def _check_out(out: Path | None) -> None:
         check_file("--out", out, WRITERS)
 
 
-def _tell(done: Any, numbers: object, format_: Format, out: Path | None = None) -> None:
+def _tell(
+    done: Any,
+    numbers: object,
+    format_: Format,
+    out: Path | None = None,
+) -> None:
     """Show a result, or print its numbers as JSON, and write its rows into a file."""
     from headgate.analysis.display import show
     from headgate.analysis.rehearsal import write

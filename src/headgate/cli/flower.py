@@ -57,7 +57,11 @@ Policy = Annotated[
     ),
 ]
 Rounds = Annotated[
-    int | None, typer.Option(help="Rounds; default: the recipe's.", show_default=False)
+    int | None,
+    typer.Option(
+        help="Rounds; default: the recipe's.",
+        show_default=False,
+    ),
 ]
 
 
@@ -189,10 +193,17 @@ def superlink(
     folder: Folder,
     certificates: Annotated[
         Path,
-        typer.Option(metavar="DIR", help="Made by `headgate flower certificates`."),
+        typer.Option(
+            metavar="DIR",
+            help="Made by `headgate flower certificates`.",
+        ),
     ],
     listen: Annotated[
-        str, typer.Option(metavar="ADDRESS:PORT", help="Where SuperNodes connect.")
+        str,
+        typer.Option(
+            metavar="ADDRESS:PORT",
+            help="Where SuperNodes connect.",
+        ),
     ] = "0.0.0.0:8000",
     inside: Annotated[
         int, typer.Option(help="The port of the SuperLink on 127.0.0.1.")
@@ -217,10 +228,18 @@ def superlink(
 def supernode(
     folder: Folder,
     superlink: Annotated[
-        str, typer.Option(metavar="HOST:PORT", help="Where SuperNodes connect.")
+        str,
+        typer.Option(
+            metavar="HOST:PORT",
+            help="Where SuperNodes connect.",
+        ),
     ],
     authority: Annotated[
-        Path, typer.Option(metavar="FILE", help="ca.crt of the server's authority.")
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="ca.crt of the server's authority.",
+        ),
     ],
     key: Annotated[
         Path,
@@ -265,7 +284,13 @@ def supernode(
 @commands.command()
 def register(
     folder: Folder,
-    client: Annotated[int, typer.Argument(metavar="N", min=0)],
+    client: Annotated[
+        int,
+        typer.Argument(
+            metavar="N",
+            min=0,
+        ),
+    ],
     public: Annotated[Path, typer.Argument(metavar="FILE.pub")],
     replace: Annotated[
         bool, typer.Option("--replace", help="Replace the client's earlier key.")
@@ -342,7 +367,11 @@ def erase(
     keys: Annotated[list[str], typer.Argument(metavar="KEY...")],
     store: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Folder of the stores.", show_default=False),
+        typer.Option(
+            metavar="DIR",
+            help="Folder of the stores.",
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Erase the samples with these KEYs from the stores of this machine's clients, now

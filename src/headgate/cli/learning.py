@@ -81,7 +81,11 @@ def run(
         ),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="Resume an interrupted run.")
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Resume an interrupted run.",
+        ),
     ] = None,
     trust: Annotated[
         list[str] | None,
@@ -96,7 +100,10 @@ def run(
     ] = None,
     track: Annotated[
         str | None,
-        typer.Option(metavar="A,B", help="Also log to tensorboard, mlflow or wandb."),
+        typer.Option(
+            metavar="A,B",
+            help="Also log to tensorboard, mlflow or wandb.",
+        ),
     ] = None,
     show: Annotated[
         Show, typer.Option("--progress", help="A bar, JSON lines on stderr, or none.")
@@ -137,7 +144,11 @@ def run(
         task = bar.add_task("learning", total=None)
 
         def tick(done: int, total: int) -> None:
-            bar.update(task, completed=done, total=total)
+            bar.update(
+                task,
+                completed=done,
+                total=total,
+            )
 
         runs = perform(
             points,
@@ -209,7 +220,8 @@ def report(
     out: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="The page; default: report.html in the first folder."
+            metavar="FILE",
+            help="The page; default: report.html in the first folder.",
         ),
     ] = None,
     target: Annotated[

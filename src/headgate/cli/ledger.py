@@ -38,7 +38,8 @@ commands = typer.Typer(
 By = Annotated[
     str | None,
     typer.Option(
-        help="Name of the author; default: the user's name.", show_default=False
+        help="Name of the author; default: the user's name.",
+        show_default=False,
     ),
 ]
 Why = Annotated[str, typer.Option(help="Reason in one line, for the record.")]
@@ -96,7 +97,11 @@ def amend(
         float | None, typer.Option(help="Open end: the budget of a round from now on.")
     ] = None,
     horizon: Annotated[
-        str | None, typer.Option(metavar="ROUND", help="The last round, or open.")
+        str | None,
+        typer.Option(
+            metavar="ROUND",
+            help="The last round, or open.",
+        ),
     ] = None,
     month: Annotated[
         float | None,
@@ -105,7 +110,8 @@ def amend(
     join: Annotated[
         int | None,
         typer.Option(
-            metavar="PLACES", help="A client joins with this number of places."
+            metavar="PLACES",
+            help="A client joins with this number of places.",
         ),
     ] = None,
     weight: Annotated[
@@ -116,7 +122,10 @@ def amend(
     ] = None,
     leave: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Client N leaves; its samples are erased."),
+        typer.Option(
+            metavar="N",
+            help="Client N leaves; its samples are erased.",
+        ),
     ] = None,
     suspend: Annotated[
         bool | None,
@@ -222,7 +231,8 @@ def backup(
     file: Annotated[
         Path,
         typer.Argument(
-            metavar="FILE", help="The copy; a file that is there is replaced."
+            metavar="FILE",
+            help="The copy; a file that is there is replaced.",
         ),
     ],
 ) -> None:
@@ -247,7 +257,8 @@ def void(
     id_: Annotated[
         int,
         typer.Argument(
-            metavar="ID", help="Number of the amendment, as `show` and errors name it."
+            metavar="ID",
+            help="Number of the amendment, as `show` and errors name it.",
         ),
     ],
     by: By = None,
@@ -320,7 +331,11 @@ def _show(found: "Statement", format_: Format) -> None:
     _table(title, ORDER, [line._asdict() for line in shown_])
 
 
-def _table(title: str, names: Sequence[str], rows: Sequence[dict[str, Any]]) -> None:
+def _table(
+    title: str,
+    names: Sequence[str],
+    rows: Sequence[dict[str, Any]],
+) -> None:
     """Show a table with a line for each row; nothing if there are none."""
     from headgate.analysis.display import StackedTable, show
 

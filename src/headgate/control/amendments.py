@@ -111,7 +111,12 @@ class Amendment:
         return bool(self.money) or self.budget is not None or self.horizon is not None
 
 
-def amended(system: System, change: Amendment, t: int, spent: float) -> System:
+def amended(
+    system: System,
+    change: Amendment,
+    t: int,
+    spent: float,
+) -> System:
     """Return the system that holds from round t + 1 on.
 
     Parameters
@@ -150,7 +155,9 @@ def amended(system: System, change: Amendment, t: int, spent: float) -> System:
 
 
 def _clients_amended(
-    system: System, change: Amendment, left: tuple[int, ...]
+    system: System,
+    change: Amendment,
+    left: tuple[int, ...],
 ) -> tuple[Ints, Floats]:
     """Return buffers and weights of the clients under the amended terms."""
     gone = np.isin(np.arange(system.clients), left)
@@ -173,7 +180,10 @@ def _clients_amended(
 
 
 def _money_amended(
-    system: System, change: Amendment, t: int, spent: float
+    system: System,
+    change: Amendment,
+    t: int,
+    spent: float,
 ) -> tuple[float, int | None, float]:
     """Return budget of a round, horizon and approved money under the amended terms."""
     closed = system.horizon is not None
@@ -200,7 +210,11 @@ def _money_amended(
     return budget, horizon, money
 
 
-def _horizon_amended(system: System, change: Amendment, t: int) -> int | None:
+def _horizon_amended(
+    system: System,
+    change: Amendment,
+    t: int,
+) -> int | None:
     """Return the last round under the amended terms; None means an open end."""
     if change.horizon == "open":
         return None
@@ -216,7 +230,11 @@ def _horizon_amended(system: System, change: Amendment, t: int) -> int | None:
     return horizon
 
 
-def _left(system: System, left: tuple[int, ...], leave: int) -> tuple[int, ...]:
+def _left(
+    system: System,
+    left: tuple[int, ...],
+    leave: int,
+) -> tuple[int, ...]:
     """Return the clients that have left after one more leaves."""
     remaining = system.clients - len(left)
     if not 0 <= leave < system.clients or leave in left:
@@ -227,7 +245,10 @@ def _left(system: System, left: tuple[int, ...], leave: int) -> tuple[int, ...]:
 
 
 def carried_over(
-    ledger: Ledger, change: Amendment, empty: Ledger, terms: Terms
+    ledger: Ledger,
+    change: Amendment,
+    empty: Ledger,
+    terms: Terms,
 ) -> Ledger:
     """Return the ledger under the amended terms.
 

@@ -17,7 +17,10 @@ floating-point sum is 0.9999999999999999
 
 
 def whole_total(
-    asked: Floats, carry: Floats, most: Ints | None = None, lot: int = 1
+    asked: Floats,
+    carry: Floats,
+    most: Ints | None = None,
+    lot: int = 1,
 ) -> tuple[Ints, Floats, Floats]:
     """Return the whole samples now, the remainder to carry, and the limited request.
 
@@ -93,7 +96,10 @@ def apportion(
 
 
 def _whole_credits(
-    owed: Ints, whole: int, total: Ints, room: Ints | None
+    owed: Ints,
+    whole: int,
+    total: Ints,
+    room: Ints | None,
 ) -> tuple[Ints, Ints]:
     """Return the whole samples that clients are owed, (R, M), and those left, (R,)."""
     given = owed // whole
@@ -113,7 +119,12 @@ def _whole_credits(
 
 
 def _earliest_due(
-    given: Ints, left: Ints, rest: Ints, whole: int, shares: Ints, room: Ints | None
+    given: Ints,
+    left: Ints,
+    rest: Ints,
+    whole: int,
+    shares: Ints,
+    room: Ints | None,
 ) -> Bools:
     """Return which clients get one of the samples left, (R, M)."""
     has_room = np.ones_like(given, dtype=np.bool_) if room is None else given < room
@@ -126,7 +137,11 @@ def _earliest_due(
     return _smallest(np.where(entitled, due, np.inf), left)
 
 
-def _entitled(parts: Ints, shares: Ints, whole: int) -> Ints:
+def _entitled(
+    parts: Ints,
+    shares: Ints,
+    whole: int,
+) -> Ints:
     """Divide `parts` of samples, (R,), in proportion to `shares`, (R, M).
 
     The first clients get the indivisible rest.
@@ -138,7 +153,11 @@ def _entitled(parts: Ints, shares: Ints, whole: int) -> Ints:
     return np.asarray(owed + ((shares > 0) & (nth <= left[:, None])))
 
 
-def _fill_up(given: Ints, left: Ints, spare: Ints) -> tuple[Ints, Ints]:
+def _fill_up(
+    given: Ints,
+    left: Ints,
+    spare: Ints,
+) -> tuple[Ints, Ints]:
     """Give every client with spare room the same number of samples.
 
     The number is the largest that the samples left suffice for. The result is what is
@@ -161,7 +180,10 @@ def _smallest(values: Floats, count: Ints) -> Bools:
     Among equal values the first ones count.
     """
     if values.shape[-1] <= MOST_SORTED:
-        order = values.argsort(axis=-1, kind="stable")
+        order = values.argsort(
+            axis=-1,
+            kind="stable",
+        )
         rank = np.empty(values.shape, dtype=np.int64)
         np.put_along_axis(rank, order, np.arange(values.shape[-1])[None], axis=-1)
         return np.asarray((rank < count[:, None]) & (values < np.inf))
@@ -177,12 +199,20 @@ def _smallest(values: Floats, count: Ints) -> Bools:
     return chosen
 
 
-def _largest_first(given: Ints, owed: Ints, total: Ints) -> Ints:
+def _largest_first(
+    given: Ints,
+    owed: Ints,
+    total: Ints,
+) -> Ints:
     """Return `given`, reduced so that no row exceeds its total.
 
     Clients with the largest credits are served first.
     """
-    order = np.argsort(-owed, axis=-1, kind="stable")
+    order = np.argsort(
+        -owed,
+        axis=-1,
+        kind="stable",
+    )
     served = np.take_along_axis(given, order, axis=-1)
     before = np.cumsum(served, axis=-1) - served
     served = np.clip(total[:, None] - before, 0, served)

@@ -53,7 +53,13 @@ class Settled(NamedTuple):
 class Buffers:
     """The buffers of all clients of all runs under one retention rule."""
 
-    def __init__(self, rule: Retention, system: System, runs: int, seeds: Ints) -> None:
+    def __init__(
+        self,
+        rule: Retention,
+        system: System,
+        runs: int,
+        seeds: Ints,
+    ) -> None:
         if not isinstance(rule, Retention):
             raise SettingError(
                 f"retention = {rule!r}: must be a Retention, as in"
@@ -191,7 +197,12 @@ class Buffers:
     # windows with a capacity
 
     def _window(
-        self, ledger: Ledger, contents: Contents, t: int, first: Ints, last: Ints
+        self,
+        ledger: Ledger,
+        contents: Contents,
+        t: int,
+        first: Ints,
+        last: Ints,
     ) -> Settled:
         """Settle windows with a capacity.
 
@@ -211,8 +222,14 @@ class Buffers:
         comes = within(len(born), begin, last - begin, self.limit)
 
         # A sample is used once in every round from its admission to t − 1.
-        rounds = (born * leaves).sum(axis=0, dtype=kind_of(len(born) * t))
-        uses = t * gone.sum(axis=-1) - rounds.sum(axis=-1, dtype=np.int64)
+        rounds = (born * leaves).sum(
+            axis=0,
+            dtype=kind_of(len(born) * t),
+        )
+        uses = t * gone.sum(axis=-1) - rounds.sum(
+            axis=-1,
+            dtype=np.int64,
+        )
         unused = (begin - ledger.admitted).sum(axis=-1)
         after = np.where(comes, born.dtype.type(t), born)
         contents = contents._replace(born=np.moveaxis(after, 0, -1))
@@ -269,7 +286,11 @@ class Buffers:
 
         # The samples that stay move to the first places, in their order.
         slots = contents.places.shape[-1]
-        slot = np.argsort(~stays, axis=1, kind="stable")[:, :slots]
+        slot = np.argsort(
+            ~stays,
+            axis=1,
+            kind="stable",
+        )[:, :slots]
         empty = ~np.take_along_axis(stays, slot, axis=1)
         after = {name: array.copy() for name, array in held.items()}
         for name, array in after.items():
@@ -284,7 +305,11 @@ class Buffers:
         return Settled(Contents(contents.recent, **after), unused, uses)
 
     def _scored(
-        self, scores: ScoresAt, run: Ints, client: Ints, given: Candidates
+        self,
+        scores: ScoresAt,
+        run: Ints,
+        client: Ints,
+        given: Candidates,
     ) -> NDArray[np.bool_]:
         """Return which samples stay under a rule that looks.
 
@@ -306,7 +331,10 @@ class Buffers:
 
 
 def _labels(
-    samples: SampleView, run: Ints, client: Ints, arriving: Ints
+    samples: SampleView,
+    run: Ints,
+    client: Ints,
+    arriving: Ints,
 ) -> NDArray[np.int32]:
     """Return the classes of the new samples, and 0 for places without a sample."""
     labels = np.zeros(arriving.shape, dtype=np.int32)
@@ -358,7 +386,12 @@ def kind_of(t: int) -> type[np.signedinteger[Any]]:
     return np.int64
 
 
-def within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.bool_]:
+def within(
+    places: int,
+    begin: Ints,
+    count: Ints,
+    limit: Ints,
+) -> NDArray[np.bool_]:
     """Return which places (B, R, M) hold the `count` samples from `begin` on.
 
     At most `limit` of them are held.
@@ -372,6 +405,14 @@ def within(places: int, begin: Ints, count: Ints, limit: Ints) -> NDArray[np.boo
     return np.asarray(before_end | from_start)
 
 
-def _by_run(runs: int, run: Ints, counts: NDArray[Any]) -> Ints:
+def _by_run(
+    runs: int,
+    run: Ints,
+    counts: NDArray[Any],
+) -> Ints:
     """Return the counts of all rows, summed for each run, (R,); exact below 2^53."""
-    return np.bincount(run, weights=counts.sum(axis=1), minlength=runs).astype(np.int64)
+    return np.bincount(
+        run,
+        weights=counts.sum(axis=1),
+        minlength=runs,
+    ).astype(np.int64)

@@ -25,7 +25,10 @@ T = TypeVar("T")
 
 
 def positive(
-    name: str, value: ArrayLike | None, most: float = NUMBER, optional: bool = False
+    name: str,
+    value: ArrayLike | None,
+    most: float = NUMBER,
+    optional: bool = False,
 ) -> None:
     """Raise SettingError unless all values are finite and above zero."""
     if optional and value is None:
@@ -41,7 +44,10 @@ def positive(
 
 
 def zero_or_more(
-    name: str, value: ArrayLike | None, most: float = NUMBER, optional: bool = False
+    name: str,
+    value: ArrayLike | None,
+    most: float = NUMBER,
+    optional: bool = False,
 ) -> None:
     """Raise SettingError unless all values are finite and zero or more."""
     if optional and value is None:
@@ -54,12 +60,21 @@ def zero_or_more(
     _check_most(name, value, array, most)
 
 
-def _check_most(name: str, value: object, array: NDArray[Any], most: float) -> None:
+def _check_most(
+    name: str,
+    value: object,
+    array: NDArray[Any],
+    most: float,
+) -> None:
     if np.any(array > most):
         raise SettingError(f"{name} = {_said(value)}: must not be beyond {most:g}")
 
 
-def a_share(name: str, value: float | None, optional: bool = False) -> None:
+def a_share(
+    name: str,
+    value: float | None,
+    optional: bool = False,
+) -> None:
     """Raise SettingError unless the value lies between 0 and 1."""
     fits = optional if value is None else 0 <= value <= 1
     if not fits:
@@ -75,7 +90,12 @@ def inside_unit(name: str, value: ArrayLike) -> None:
         )
 
 
-def whole(name: str, value: object, least: int = 1, most: int | None = None) -> None:
+def whole(
+    name: str,
+    value: object,
+    least: int = 1,
+    most: int | None = None,
+) -> None:
     """Raise SettingError unless `value` is one whole number in these limits."""
     wanted = f"a whole number, {least} or more"
     if most is not None:
@@ -87,7 +107,9 @@ def whole(name: str, value: object, least: int = 1, most: int | None = None) -> 
 
 
 def whole_numbers(
-    name: str, values: ArrayLike, most: float = NUMBER
+    name: str,
+    values: ArrayLike,
+    most: float = NUMBER,
 ) -> NDArray[np.int64]:
     """Return the values as a new int64 array.
 
@@ -117,7 +139,11 @@ def _said(value: object) -> str:
     return shown(_plain(value))
 
 
-def checksum(named: object, known: str | None, *contents: bytes) -> str:
+def checksum(
+    named: object,
+    known: str | None,
+    *contents: bytes,
+) -> str:
     """Return the sha256 of the contents of files, for a run's record.
 
     DataError is raised if it differs from `known`.
@@ -131,7 +157,10 @@ def checksum(named: object, known: str | None, *contents: bytes) -> str:
 
 
 def whole_number(
-    name: str, value: object, least: int = 0, most: int = int(NUMBER)
+    name: str,
+    value: object,
+    least: int = 0,
+    most: int = int(NUMBER),
 ) -> int:
     """Return `value` as an int, if it is one whole number from `least` to `most`.
 
@@ -155,7 +184,12 @@ def whole_number(
     return number
 
 
-def amount(name: str, value: object, least: float = 0.0, most: float = NUMBER) -> float:
+def amount(
+    name: str,
+    value: object,
+    least: float = 0.0,
+    most: float = NUMBER,
+) -> float:
     """Return `value` as a float, if it is one finite number from `least` to `most`.
 
     >>> amount("adjust: amount", np.float32(0.5))
@@ -185,7 +219,11 @@ def true_or_false(name: str, value: object) -> bool:
     return bool(value)
 
 
-def text(name: str, value: object, most: int) -> str:
+def text(
+    name: str,
+    value: object,
+    most: int,
+) -> str:
     """Return `value` as a str, if it is one line of at most `most` printable ones."""
     if not isinstance(value, str) or len(value) > most or not value.isprintable():
         raise SettingError(
@@ -206,7 +244,10 @@ def path(name: str, value: object) -> Path:
 
 
 def optional(
-    check: Callable[..., T], name: str, value: object, *bounds: float
+    check: Callable[..., T],
+    name: str,
+    value: object,
+    *bounds: float,
 ) -> T | None:
     """Return `check(name, value, *bounds)`, or None for None.
 

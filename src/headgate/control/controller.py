@@ -45,7 +45,11 @@ is an exact whole number
 
 
 @paper("eq:Z-update")
-def debt_update(debt: ArrayLike, spend: ArrayLike, budget: ArrayLike) -> Floats:
+def debt_update(
+    debt: ArrayLike,
+    spend: ArrayLike,
+    budget: ArrayLike,
+) -> Floats:
     """Return Z(t+1) = [Z(t) + C_t − C]^+, the cost debt after a round with spend C_t.
 
     >>> debt_update([0.0, 10.0], [30.0, 70.0], 55.0).tolist()
@@ -189,7 +193,10 @@ class Controller:
         t = ledger.t + 1
         prices = self._checked_price(price, t)
         if present is not None or most is not None:
-            supply = supply._replace(present=present, most=most)
+            supply = supply._replace(
+                present=present,
+                most=most,
+            )
         places = supply.places(self.system, self.buffers.limit, t)
         kept_from = self.buffers.kept_from(ledger, t)
         of_policy, of_selection = self._memories(ledger)
@@ -234,7 +241,11 @@ class Controller:
         return of_policy, of_selection
 
     def _no_orders(
-        self, ledger: Ledger, price: Floats, kept_from: Ints, of_selection: Arrays
+        self,
+        ledger: Ledger,
+        price: Floats,
+        kept_from: Ints,
+        of_selection: Arrays,
     ) -> Orders:
         """Return the orders of a round in which nothing can be bought.
 
@@ -301,7 +312,11 @@ class Controller:
         return Controller(self.system, self.policy, 1, self.buffers.seeds[:1])
 
     def _whole_samples(
-        self, request: AdmissionRequest, ledger: Ledger, places: Ints | None, lot: int
+        self,
+        request: AdmissionRequest,
+        ledger: Ledger,
+        places: Ints | None,
+        lot: int,
     ) -> "_WholeSamples":
         """Divide a request, a real number of samples, into whole lots for clients."""
         limit, shares = self.buffers.limit, self.shares
@@ -384,7 +399,10 @@ class Controller:
         dropped[:, client] = ledger.admitted[:, client]
         in_memory = ledger.uses_in_memory - uses
         return replace(
-            ledger, contents=contents, dropped=dropped, uses_in_memory=in_memory
+            ledger,
+            contents=contents,
+            dropped=dropped,
+            uses_in_memory=in_memory,
         )
 
     def post(
@@ -452,7 +470,12 @@ class Controller:
             looks=self._spent_on_looks(ledger, done.bought),
         )
 
-    def _done(self, ledger: Ledger, orders: Orders, report: Report | None) -> "_Done":
+    def _done(
+        self,
+        ledger: Ledger,
+        orders: Orders,
+        report: Report | None,
+    ) -> "_Done":
         """Return what the clients did, from their report or else from the orders."""
         if report is None:
             bought, charge = (
@@ -676,7 +699,11 @@ def _checked_shares(shares: Ints, clients: int) -> Ints:
     return shares
 
 
-def _terms(system: System, policy: AdmissionPolicy, runs: int) -> Terms:
+def _terms(
+    system: System,
+    policy: AdmissionPolicy,
+    runs: int,
+) -> Terms:
     checksum = hashlib.sha256(system.buffer.tobytes()).hexdigest()[:8]
     return Terms(
         policy=type(policy).__name__,
@@ -703,7 +730,11 @@ def _reported(report: Report, orders: Orders) -> Ints:
     return admitted
 
 
-def _need(fine: bool, orders: Orders, wanted: str) -> None:
+def _need(
+    fine: bool,
+    orders: Orders,
+    wanted: str,
+) -> None:
     if not fine:
         raise LedgerError(f"round {orders.t}: {wanted}; nothing was posted")
 
@@ -713,7 +744,11 @@ def _no_less_than_zero(values: Floats) -> bool:
     return bool(((values >= 0) & (values < np.inf)).all())
 
 
-def _supplied(request: AdmissionRequest, places: Ints, lot: int) -> AdmissionRequest:
+def _supplied(
+    request: AdmissionRequest,
+    places: Ints,
+    lot: int,
+) -> AdmissionRequest:
     """Return the request, limited for each client to the places that can be filled."""
     limited: dict[str, Any] = {}
     room = places
@@ -724,11 +759,16 @@ def _supplied(request: AdmissionRequest, places: Ints, lot: int) -> AdmissionReq
             room = room - limited[name]
     if request.room is not None:
         room = np.minimum(room, request.room)
-    return request._replace(room=np.maximum(room, 0), **limited)
+    return request._replace(
+        room=np.maximum(room, 0),
+        **limited,
+    )
 
 
 def _smaller(
-    room: Ints | None, limit: Ints | None, shape: tuple[int, ...]
+    room: Ints | None,
+    limit: Ints | None,
+    shape: tuple[int, ...],
 ) -> Ints | None:
     """Return the smaller of two limits; None means no limit."""
     if limit is None:
@@ -738,7 +778,11 @@ def _smaller(
     return np.minimum(room, limit)
 
 
-def _checked_memory(where: str, memory: object, before: Arrays | None = None) -> Arrays:
+def _checked_memory(
+    where: str,
+    memory: object,
+    before: Arrays | None = None,
+) -> Arrays:
     """Return `memory`, or raise SettingError unless it holds arrays.
 
     Their names, shapes and types must be those of `before`.

@@ -80,7 +80,13 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
             " not know"
         )
     ledger = replace(
-        empty, t=t, contents=contents, memory=memory, losses=losses, looks=looks, **own
+        empty,
+        t=t,
+        contents=contents,
+        memory=memory,
+        losses=losses,
+        looks=looks,
+        **own,
     )
     if not _possible(ledger):
         raise DataError(
@@ -95,7 +101,12 @@ class _File(NamedTuple):
     path: Path
     arrays: Named
 
-    def take(self, name: str, like: NDArray[Any], missing: bool = False) -> Any:
+    def take(
+        self,
+        name: str,
+        like: NDArray[Any],
+        missing: bool = False,
+    ) -> Any:
         """Return an array with the type of `like`, or raise DataError.
 
         Its shape and type must match; `missing` allows NaN.
@@ -175,7 +186,11 @@ def _narrow(array: NDArray[Any]) -> NDArray[Any]:
     kind: Any = array.dtype
     if array.dtype.kind == "i" and array.size:
         kind = kind_of(max(int(array.max()), -int(array.min()) - 1))
-    return array.astype(kind, order="C", copy=False)
+    return array.astype(
+        kind,
+        order="C",
+        copy=False,
+    )
 
 
 def _in(state: str, arrays: Named) -> Named:

@@ -26,7 +26,9 @@ OPEN_END = 1000
 
 @paper("eq:kstep-opt-problem")
 def better_of_corollary(
-    system: System, mean_price: float, k: "BoundConstants"
+    system: System,
+    mean_price: float,
+    k: "BoundConstants",
 ) -> "Benchmark":
     """Return the candidate of Corollary 2 with the lower Ē_T(π^CK).
 
@@ -42,7 +44,10 @@ def better_of_corollary(
     return min(optimal_K(mean_price, system.buffer, system.budget), key=bound)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class PolicyContext:
     """The information from which a policy works out the settings that were left out.
 
@@ -106,7 +111,10 @@ class PolicyContext:
 
 
 @paper("eq:joint-policy")
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class AdmissionPolicy(ABC):
     """Decide how much to admit in each round.
 
@@ -120,7 +128,10 @@ class AdmissionPolicy(ABC):
         out: the next ones of their streams.
     """
 
-    selection: Selection | None = field(default=None, kw_only=True)
+    selection: Selection | None = field(
+        default=None,
+        kw_only=True,
+    )
 
     listens: ClassVar[bool] = False
     """whether the policy needs the losses of the previous round, `View.losses`;

@@ -81,7 +81,10 @@ def philox(
 
 
 def uniform(
-    seed: ArrayLike, purpose: Purpose, index: ArrayLike, client: ArrayLike = 0
+    seed: ArrayLike,
+    purpose: Purpose,
+    index: ArrayLike,
+    client: ArrayLike = 0,
 ) -> NDArray[np.float64]:
     """Return a number in [0, 1) with 53 random bits for each address.
 
@@ -109,7 +112,11 @@ def _word(name: str, value: ArrayLike) -> Words:
 
 
 def permutations(
-    seed: int, purpose: Purpose, places: Ints, clients: Ints, first: ArrayLike = 0
+    seed: int,
+    purpose: Purpose,
+    places: Ints,
+    clients: Ints,
+    first: ArrayLike = 0,
 ) -> Iterator[tuple[slice, Ints]]:
     """Yield slices of clients and, for each client, the order of its draws.
 
@@ -121,4 +128,11 @@ def permutations(
     for at in range(0, clients.size, step):
         some = slice(at, at + step)
         draws = uniform(seed, purpose, begin[some, None] + places, clients[some, None])
-        yield some, np.argsort(draws, axis=-1, kind="stable")
+        yield (
+            some,
+            np.argsort(
+                draws,
+                axis=-1,
+                kind="stable",
+            ),
+        )

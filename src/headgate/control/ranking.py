@@ -83,7 +83,13 @@ class Candidates(NamedTuple):
     @property
     def end(self) -> Ints:
         """The number of samples that the client has ever admitted, (C, 1)."""
-        return np.asarray(self.position.max(axis=-1, keepdims=True) + 1)
+        return np.asarray(
+            self.position.max(
+                axis=-1,
+                keepdims=True,
+            )
+            + 1
+        )
 
     def of(self, clients: Ints) -> "Candidates":
         """Return the candidates of some clients alone.
@@ -135,7 +141,10 @@ class Candidates(NamedTuple):
         return uniform(seed, self.purpose, index, client)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class RankingRule(ABC):
     """The base class of `Retention` and `Selection`.
 
@@ -198,7 +207,11 @@ def chosen(rule: RankingRule, candidates: Candidates) -> Bools:
     return there & (places_in(order) < candidates.room)
 
 
-def _no_rank(rule: RankingRule, there: Bools, rank: NDArray[Any]) -> SettingError:
+def _no_rank(
+    rule: RankingRule,
+    there: Bools,
+    rank: NDArray[Any],
+) -> SettingError:
     found = f"{rank.dtype}{rank.shape}"
     if rank.shape == there.shape and rank.dtype.kind == "f":
         found += " with some that are not a number"
@@ -230,7 +243,11 @@ def places_in(order: Ints) -> Ints:
     return places
 
 
-def rank_within(group: Ints, first: NDArray[Any], then: NDArray[Any]) -> Ints:
+def rank_within(
+    group: Ints,
+    first: NDArray[Any],
+    then: NDArray[Any],
+) -> Ints:
     """Return the rank of each entry among those of its group in its row, from 0 on.
 
     Entries are sorted by `first` and then by `then`.

@@ -29,7 +29,10 @@ BY_ROUND = 200
 """bytes of memory for each round of a run"""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Rehearsal:
     """The results of a rehearsal.
 
@@ -151,7 +154,12 @@ def rehearse(
 class _Series:
     """What is kept of each round of a rehearsal, (T, R)."""
 
-    def __init__(self, rounds: int, ledger: Ledger, by_client: bool) -> None:
+    def __init__(
+        self,
+        rounds: int,
+        ledger: Ledger,
+        by_client: bool,
+    ) -> None:
         runs, clients = ledger.admitted.shape
         shape = (rounds, runs)
         self.money = {name: np.empty(shape) for name in ("price", "debt", "spend")}
@@ -167,7 +175,12 @@ class _Series:
                 self.by_client[name] = np.zeros((*shape, clients), dtype=np.int64)
 
     def add(
-        self, i: int, system: System, before: Ledger, orders: Orders, after: Ledger
+        self,
+        i: int,
+        system: System,
+        before: Ledger,
+        orders: Orders,
+        after: Ledger,
     ) -> None:
         """Add round i + 1."""
         held, price = after.occupancy, orders.price
@@ -204,7 +217,10 @@ class _Series:
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Plan:
     """A policy with all its settings worked out, and the results of its rehearsal.
 

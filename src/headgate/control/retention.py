@@ -28,7 +28,10 @@ clients, or one for each client
 """
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Retention(RankingRule):
     """Rank the samples that a client holds and those that it has just admitted.
 
@@ -44,7 +47,10 @@ class Retention(RankingRule):
         have.
     """
 
-    capacity: Capacity | None = field(default="buffer", kw_only=True)
+    capacity: Capacity | None = field(
+        default="buffer",
+        kw_only=True,
+    )
 
     by_class: ClassVar[bool] = False
     """whether the rule looks at classes, so that the ledger must hold them"""
@@ -111,7 +117,10 @@ class WindowRule(Retention):
 
 
 @paper("def:kstep", "eq:kstep-drop", "eq:buffer-occupancy")
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class KStep(WindowRule):
     """Every sample is trained on for exactly K rounds.
 
@@ -130,7 +139,10 @@ class KStep(WindowRule):
     """
 
     K: int
-    capacity: Capacity | None = field(default=None, kw_only=True)
+    capacity: Capacity | None = field(
+        default=None,
+        kw_only=True,
+    )
     forever: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
@@ -142,7 +154,10 @@ class KStep(WindowRule):
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Fifo(WindowRule):
     """The oldest samples of a full client make room for new ones.
 
@@ -159,7 +174,10 @@ class Fifo(WindowRule):
 # rules by random draws or by classes
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Reservoir(Retention):
     """The buffer is a uniformly random choice among all samples ever admitted.
 
@@ -181,7 +199,10 @@ class Reservoir(Retention):
         return candidates.draw()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class ClassBalanced(Retention):
     """Each excess sample is dropped from the client's largest class.
 

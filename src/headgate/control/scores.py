@@ -87,7 +87,11 @@ BY_CLASS = ("error", "guess", "features")
 """scores that have several numbers for each sample"""
 
 
-def checked_scores(scores: Scores, asked: tuple[str, ...], samples: int) -> Scores:
+def checked_scores(
+    scores: Scores,
+    asked: tuple[str, ...],
+    samples: int,
+) -> Scores:
     """Return the scores named in `asked` in float64.
 
     SettingError is raised if they do not fit the number of samples.
@@ -136,8 +140,16 @@ def scores_of(
         features = features.astype(np.float64)
         broken |= ~np.isfinite(features).all(axis=1)
     z[broken] = 0.0
-    z -= z.max(axis=1, keepdims=True)
-    log_chance = z - np.log(np.exp(z).sum(axis=1, keepdims=True))
+    z -= z.max(
+        axis=1,
+        keepdims=True,
+    )
+    log_chance = z - np.log(
+        np.exp(z).sum(
+            axis=1,
+            keepdims=True,
+        )
+    )
     chance = np.exp(log_chance)
     each = np.arange(len(z))
 

@@ -19,7 +19,10 @@ from headgate.control.types import Arrays, Bools, Floats, Ints, Ledger
 from headgate.errors import SettingError
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Selection(RankingRule):
     """Rank the unlabelled samples in a client's window; the lowest ranks are bought."""
 
@@ -111,7 +114,10 @@ class Selection(RankingRule):
             )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class ByLot(Selection):
     """Choose samples of the window at random, all choices equally likely.
 
@@ -123,7 +129,10 @@ class ByLot(Selection):
         return -candidates.draw()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class ByEntropy(Selection):
     """Choose the samples whose class the model is least sure of.
 
@@ -141,7 +150,10 @@ class ByEntropy(Selection):
         return -candidates.scores.entropy
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class ByMargin(Selection):
     """Choose the samples whose two likeliest classes have the closest probabilities.
 
@@ -167,7 +179,10 @@ samples of these clients if looking pays, and after `AGAINST` if not; the share 
 smoothed over `LATEST` samples"""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Adaptive(ByMargin):
     """Choose by margin, or at random while the model is still wrong nearly always.
 
@@ -222,7 +237,12 @@ class Adaptive(ByMargin):
         after = (state, right, heard, ledger.ever)
         return dict(zip(MEMORY, after, strict=True))
 
-    def _state(self, state: Ints, right: Floats, heard: Ints) -> Ints:
+    def _state(
+        self,
+        state: Ints,
+        right: Floats,
+        heard: Ints,
+    ) -> Ints:
         """Return whether each run is in the trial, or by what it chooses after it."""
         trial = state == TRIAL
         level = np.where(trial, self.level, self.again)

@@ -44,7 +44,12 @@ class Supply(NamedTuple):
     lot: int = 1
     money: float = np.inf
 
-    def places(self, system: System, limit: Ints | None, t: int) -> Ints | None:
+    def places(
+        self,
+        system: System,
+        limit: Ints | None,
+        t: int,
+    ) -> Ints | None:
         """Return how many samples each client can be given.
 
         Parameters
@@ -118,7 +123,11 @@ EVERYTHING = Supply()
 """all clients are present, and nothing but their room limits them"""
 
 
-def _cut(places: Ints, most: int, t: int) -> Ints:
+def _cut(
+    places: Ints,
+    most: int,
+    t: int,
+) -> Ints:
     """Reduce the places in proportion to at most `most` in all.
 
     The indivisible rest goes to other clients in every round.

@@ -59,7 +59,11 @@ class Amended(NamedTuple):
     suspended: bool = False
 
 
-@dataclass(frozen=True, eq=False, init=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+    init=False,
+)
 class System:
     """The given terms of a run: buffers, budget, horizon and weights.
 
@@ -384,7 +388,10 @@ class View(NamedTuple):
             if isinstance(value, np.ndarray)
         }
         losses = None if self.losses is None else self.losses.of_runs(slice(1))
-        return self._replace(**first, losses=losses)
+        return self._replace(
+            **first,
+            losses=losses,
+        )
 
     def room(self) -> Ints:
         """Return the free places of each client.
@@ -422,7 +429,10 @@ class AdmissionRequest(NamedTuple):
     free: Ints | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Orders:
     """The orders of round t.
 
@@ -574,7 +584,10 @@ class Contents(NamedTuple):
         return Contents(tuple(each[rows] for each in recent), *some)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Ledger:
     """The whole state of all runs after round t.
 

@@ -236,7 +236,11 @@ def dotted(table: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, An
             yield f"{prefix}{key}", value
 
 
-def differing(one: Mapping[str, Any], other: Mapping[str, Any], most: int = 3) -> str:
+def differing(
+    one: Mapping[str, Any],
+    other: Mapping[str, Any],
+    most: int = 3,
+) -> str:
     """Return the first `most` keys whose values differ between the tables or are
     missing in one, and the number of others.
 

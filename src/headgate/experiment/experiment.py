@@ -31,7 +31,10 @@ IN_PROCESS = "in this process: "
 """prefix of the kind of a part that a recipe cannot name"""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Experiment:
     """All settings of a run.
 
@@ -366,7 +369,11 @@ class Experiment:
     def _written(self) -> tuple[dict[str, Any], dict[str, str]]:
         unnamed: dict[str, str] = {}
 
-        def named(key: str, part: Any, slot: Slot) -> dict[str, Any]:
+        def named(
+            key: str,
+            part: Any,
+            slot: Slot,
+        ) -> dict[str, Any]:
             try:
                 return self.data.table() if slot is DATA else table_of(slot, part)
             except Unnamed as error:

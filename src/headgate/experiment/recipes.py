@@ -79,7 +79,9 @@ def _read_file(path: Path) -> dict[str, Any]:
 
 
 def _on_base(
-    raw: dict[str, Any], folder: Path | None = None, left: int = BASES
+    raw: dict[str, Any],
+    folder: Path | None = None,
+    left: int = BASES,
 ) -> dict[str, Any]:
     """Merge the content over the recipe that `base` names, a shipped one or a file in
     the same folder, without [study].
@@ -121,7 +123,9 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
 
 
 def overridden(
-    raw: dict[str, Any], assignments: Sequence[str], folder: Path | None = None
+    raw: dict[str, Any],
+    assignments: Sequence[str],
+    folder: Path | None = None,
 ) -> dict[str, Any]:
     """Apply overrides `section.key=value` or `section={…}` to a recipe, whose file is
     in `folder`, and return it.
@@ -159,7 +163,11 @@ def _value(assignment: str, text: str) -> Any:
         ) from None
 
 
-def _from_here(key: str, value: Any, folder: Path | None) -> Any:
+def _from_here(
+    key: str,
+    value: Any,
+    folder: Path | None,
+) -> Any:
     """Rewrite file names in an override, which are relative to the working folder, as
     relative to the recipe's `folder`.
     """
@@ -174,7 +182,11 @@ def _from_here(key: str, value: Any, folder: Path | None) -> Any:
     return os.path.relpath(value, folder)
 
 
-def assign(raw: dict[str, Any], parts: Sequence[str], value: Any) -> None:
+def assign(
+    raw: dict[str, Any],
+    parts: Sequence[str],
+    value: Any,
+) -> None:
     """Set a key of nested tables and create missing tables. A new `kind` removes the
     keys that only the old kind has.
     """

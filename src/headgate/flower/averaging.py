@@ -42,7 +42,10 @@ class Averaging(FedAvg):
     memory = ("state", "mean", "medians")
 
     def __init__(
-        self, experiment: Experiment, norm_multiple: float, evaluates: bool = False
+        self,
+        experiment: Experiment,
+        norm_multiple: float,
+        evaluates: bool = False,
     ) -> None:
         super().__init__(1.0, float(evaluates), 0, 0, 0)
         self.experiment, self.norm_multiple = experiment, norm_multiple
@@ -56,7 +59,11 @@ class Averaging(FedAvg):
         self.medians = [UNKNOWN, UNKNOWN]
 
     def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        self,
+        server_round: int,
+        arrays: ArrayRecord,
+        config: ConfigRecord,
+        grid: Grid,
     ) -> Iterable[Message]:
         """Return the messages that send the model to the clients of the cohort."""
         assert isinstance(grid, ClientGrid)
@@ -105,7 +112,9 @@ class Averaging(FedAvg):
 
 @paper("eq:global-aggregation")
 def average(
-    model: NamedArrays, updates: Sequence[NamedArrays], weights: Floats
+    model: NamedArrays,
+    updates: Sequence[NamedArrays],
+    weights: Floats,
 ) -> dict[str, NDArray[Any]]:
     """Return θ + Σ w_m·(θ_m − θ), summed in float64 in the order of the updates. Arrays
     of whole numbers are rounded.
@@ -123,7 +132,11 @@ def average(
 
 
 def server_step(
-    rule: ServerUpdate, t: int, model: NamedArrays, mean: NamedArrays, state: State
+    rule: ServerUpdate,
+    t: int,
+    model: NamedArrays,
+    mean: NamedArrays,
+    state: State,
 ) -> tuple[dict[str, NDArray[Any]], State]:
     """Return the model and the state of the rule after round t. Whole numbers are those
     of `mean`, the averaged model.
@@ -145,7 +158,10 @@ def server_step(
 
 
 def mean_of_models(
-    t: int, before: NamedArrays, model: NamedArrays, eta: float | None
+    t: int,
+    before: NamedArrays,
+    model: NamedArrays,
+    eta: float | None,
 ) -> NamedArrays | None:
     """Return the mean of the models after round t, or None without `eta`. Whole numbers
     are those of the latest model.

@@ -18,7 +18,12 @@ Rule = Retention | Selection
 T = TypeVar("T")
 
 
-def instance(name: str, value: T, kind: type, wanted: str) -> T:
+def instance(
+    name: str,
+    value: T,
+    kind: type,
+    wanted: str,
+) -> T:
     """Return `value` if it is an instance of `kind`; `wanted` states in the message
     what it must be.
     """
@@ -27,7 +32,12 @@ def instance(name: str, value: T, kind: type, wanted: str) -> T:
     return value
 
 
-def unseen(name: str, value: T, kind: type | tuple[type, ...], wanted: str) -> T:
+def unseen(
+    name: str,
+    value: T,
+    kind: type | tuple[type, ...],
+    wanted: str,
+) -> T:
     """Return `value` if it is an instance of `kind`; the message has no more of it than
     its type.
 
@@ -39,13 +49,21 @@ def unseen(name: str, value: T, kind: type | tuple[type, ...], wanted: str) -> T
     return value
 
 
-def function(name: str, value: T, wanted: str = "a function") -> T:
+def function(
+    name: str,
+    value: T,
+    wanted: str = "a function",
+) -> T:
     """Return `value` if it can be called."""
     require(callable(value), name, value, wanted)
     return value
 
 
-def items(name: str, values: object, wanted: str) -> list[Any]:
+def items(
+    name: str,
+    values: object,
+    wanted: str,
+) -> list[Any]:
     """Return the items of a list or another collection. Text is one item, not a list of
     letters.
     """

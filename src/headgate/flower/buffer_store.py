@@ -153,7 +153,10 @@ class BufferStore(Durable):
     schema = statements(SCHEMA)
 
     def __init__(
-        self, path: Path | str, client: int, rules: Collection[type] = ()
+        self,
+        path: Path | str,
+        client: int,
+        rules: Collection[type] = (),
     ) -> None:
         """Open the store of a client. `rules` are its own retention and buying rules,
         in addition to the shipped ones.
@@ -163,7 +166,10 @@ class BufferStore(Durable):
         super().__init__(checked_path("BufferStore: path", path))
 
     def _refill(
-        self, name: str, columns: Sequence[str], rows: Iterable[Sequence[Any]]
+        self,
+        name: str,
+        columns: Sequence[str],
+        rows: Iterable[Sequence[Any]],
     ) -> None:
         """Write the rows of an older table, in which SQLite kept numbers of numpy as
         their bytes.
@@ -188,7 +194,10 @@ class BufferStore(Durable):
     # one order
 
     def admit(
-        self, order: Order, source: Source, scorer: SampleScorer | None = None
+        self,
+        order: Order,
+        source: Source,
+        scorer: SampleScorer | None = None,
     ) -> bool:
         """Carry out an order once. Return False, and ignore it, after a newer order or
         another order of the same round.
@@ -247,7 +256,11 @@ class BufferStore(Durable):
         return samples, batch.cursor
 
     def _write_admission(
-        self, order: Order, position: int, wanted: int, samples: Sequence[Sample]
+        self,
+        order: Order,
+        position: int,
+        wanted: int,
+        samples: Sequence[Sample],
     ) -> None:
         """Write what is admitted on an order, from `position` on."""
         note, admitted = "", len(samples)
@@ -336,7 +349,10 @@ class BufferStore(Durable):
             if held:
                 features = _scores(rule, ("features",), held, scorer).features
             there = np.full((1, len(held)), True)
-            offered = offered._replace(held=features, held_there=there)
+            offered = offered._replace(
+                held=features,
+                held_there=there,
+            )
         takes: list[bool] = chosen(rule, offered)[0].tolist()
         return takes
 

@@ -213,7 +213,10 @@ def headgate_client(
                 return carry_out(order, own, message, context)
 
         def carry_out(
-            order: Order, own: BufferStore, message: Message, context: Context
+            order: Order,
+            own: BufferStore,
+            message: Message,
+            context: Context,
         ) -> Message:
             if order.client != own.client:
                 raise DataError(
@@ -275,11 +278,16 @@ def _without_order(message: Message) -> Message:
     """Return the message as the inner strategy made it."""
     records = message.content.items()
     content = {name: each for name, each in records if not name.startswith(RECORD)}
-    return Message(content=RecordDict(content), metadata=message.metadata)  # type: ignore[call-overload, no-any-return]
+    return Message(
+        content=RecordDict(content),
+        metadata=message.metadata,
+    )  # type: ignore[call-overload, no-any-return]
 
 
 def open_store(
-    context: Context, folder: Path | None, rules: Collection[type[Rule]] = ()
+    context: Context,
+    folder: Path | None,
+    rules: Collection[type[Rule]] = (),
 ) -> BufferStore:
     """Open the store of the client that runs on this node."""
     client = whole_number(

@@ -47,7 +47,12 @@ def read_keys(path: Path) -> dict[int, bytes]:
     return keys
 
 
-def bind_key(path: Path, client: int, public: Path, replace: bool = False) -> None:
+def bind_key(
+    path: Path,
+    client: int,
+    public: Path,
+    replace: bool = False,
+) -> None:
     """Record the key in the file `public` as the only key of a client. If `replace`, it
     may replace an earlier key.
     """
@@ -57,7 +62,11 @@ def bind_key(path: Path, client: int, public: Path, replace: bool = False) -> No
     replace = true_or_false("bind_key: replace", replace)
     text = b" ".join(_content(public).split()[:2])
     key = _in_flower_format(text, str(public))
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.mkdir(
+        mode=0o700,
+        parents=True,
+        exist_ok=True,
+    )
     with os.fdopen(
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600),
         "ab",
@@ -87,7 +96,11 @@ def make_key(path: Path) -> Path:
         raise DataError(
             f"{path}: exists already; a key is a node's identity and is not replaced"
         )
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.parent.mkdir(
+        mode=0o700,
+        parents=True,
+        exist_ok=True,
+    )
     key = ec.generate_private_key(ec.SECP384R1())
     with os.fdopen(
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb"

@@ -130,7 +130,10 @@ def _of_numpy(values: Iterable[Any]) -> bool:
 
 
 def write_parameters(
-    folder: Path, t: int, model: NamedArrays, memory: RecordDict | None = None
+    folder: Path,
+    t: int,
+    model: NamedArrays,
+    memory: RecordDict | None = None,
 ) -> tuple[str, str]:
     """Write a parameter file; return its name and its SHA-256. It gets its name only
     after its content is on disk.
@@ -144,7 +147,10 @@ def write_parameters(
     for name, own in extra.items():
         arrays[name] = np.frombuffer(own, np.uint8)
     content = save(arrays)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.mkdir(
+        parents=True,
+        exist_ok=True,
+    )
     final = folder / f"{t:08d}.safetensors"
     replace_file(final, content)
     sync(folder)
@@ -152,7 +158,9 @@ def write_parameters(
 
 
 def read_parameters(
-    folder: Path, name: str, sha256: str
+    folder: Path,
+    name: str,
+    sha256: str,
 ) -> tuple[dict[str, NDArray[Any]], RecordDict]:
     """Return the model and the memory of the strategy. A file that is missing or
     damaged is refused.

@@ -98,7 +98,12 @@ class FlowerAccounts(Accounts):
         chosen = policy.selection if self.fixed["choice"] else None
         return chosen is not None and chosen.looks
 
-    def order(self, now: OpenRound, client: int, train: bool = True) -> Order:
+    def order(
+        self,
+        now: OpenRound,
+        client: int,
+        train: bool = True,
+    ) -> Order:
         """Return the order to one client; a selection that uses losses states its rule
         for the present round.
         """

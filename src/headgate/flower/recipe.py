@@ -53,7 +53,10 @@ EVALUATED = 2_000
 """number of test images in a batch"""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class RecipeTask:
     """The learning task of a recipe."""
 
@@ -117,7 +120,10 @@ class RecipeTask:
         return (scaled - mean) / std
 
     def train(
-        self, arrays: ArrayRecord, held: HeldSamples, order: Order
+        self,
+        arrays: ArrayRecord,
+        held: HeldSamples,
+        order: Order,
     ) -> tuple[ArrayRecord, dict[str, float]]:
         """Return the model after local training, and the loss of the samples before it,
         in parts if the order requests it.
@@ -143,7 +149,10 @@ class RecipeTask:
         return _record(dict(model.named_parameters())), metrics
 
     def scores(
-        self, arrays: ArrayRecord, held: HeldSamples, asked: tuple[str, ...]
+        self,
+        arrays: ArrayRecord,
+        held: HeldSamples,
+        asked: tuple[str, ...],
     ) -> Scores:
         """Return the scores of samples under the received model, as the simulator
         computes them.
@@ -203,7 +212,10 @@ class RecipeTask:
         return found
 
     def _score(
-        self, model: nn.Module, images: Pixels, labels: Labels
+        self,
+        model: nn.Module,
+        images: Pixels,
+        labels: Labels,
     ) -> tuple[float, float]:
         hits, loss = 0, 0.0
         with torch.no_grad():
@@ -222,7 +234,10 @@ class RecipeTask:
         return model
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class RecipeSource(Source):
     """The stream of one client, as in the simulator."""
 
@@ -256,7 +271,9 @@ def task_of(recipe: str, overrides: tuple[str, ...] = ()) -> RecipeTask:
 
 
 def recipe_client(
-    recipe: str, overrides: Sequence[str] = (), store: Path | str | None = None
+    recipe: str,
+    overrides: Sequence[str] = (),
+    store: Path | str | None = None,
 ) -> ClientApp:
     """Return a ClientApp that admits samples and trains as the recipe specifies.
 
@@ -295,14 +312,25 @@ def recipe_client(
         return known
 
     def own_scores(
-        message: Message, context: Context, held: HeldSamples, asked: tuple[str, ...]
+        message: Message,
+        context: Context,
+        held: HeldSamples,
+        asked: tuple[str, ...],
     ) -> Scores:
         return own_task().scores(message.content.array_records["arrays"], held, asked)
 
     @headgate_client(
-        app, source=own_source, store=store, rules=own_rules, scores=own_scores
+        app,
+        source=own_source,
+        store=store,
+        rules=own_rules,
+        scores=own_scores,
     )
-    def train(message: Message, context: Context, held: HeldSamples) -> Message:
+    def train(
+        message: Message,
+        context: Context,
+        held: HeldSamples,
+    ) -> Message:
         received = message.content.array_records["arrays"]
         arrays, measured = own_task().train(received, held, held.order)
         metrics = MetricRecord({**measured, "num-examples": len(held)})
@@ -369,7 +397,10 @@ def recipe_server(
         rules = Discipline(**stated_rules)
         track = re.findall(r"[^\s,]+", str(config.get("track") or ""))
         strategy = AdmissionStrategy(
-            task.experiment, into, discipline=rules, track=track
+            task.experiment,
+            into,
+            discipline=rules,
+            track=track,
         )
         with closing(strategy):
             strategy.start(grid, task.start(), evaluate_fn=task.evaluate)

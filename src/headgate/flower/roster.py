@@ -50,7 +50,10 @@ class Roster:
     """
 
     def __init__(
-        self, store: LedgerStore, clients: int, keys: Path | None = None
+        self,
+        store: LedgerStore,
+        clients: int,
+        keys: Path | None = None,
     ) -> None:
         self._store, self.clients, self._keys = store, clients, keys
         self._nodes: dict[int, Node] = {}
@@ -61,7 +64,12 @@ class Roster:
         self._not_before: dict[int, int] = {}
 
     def gather(
-        self, grid: Grid, t: int, wanted: int, seconds: float, answer_within: float
+        self,
+        grid: Grid,
+        t: int,
+        wanted: int,
+        seconds: float,
+        answer_within: float,
     ) -> dict[int, int]:
         """Return the node of each connected client, once `wanted` clients are connected
         or `seconds` have passed.
@@ -74,7 +82,12 @@ class Roster:
                 return there
             time.sleep(min(PAUSE, left))
 
-    def connected(self, grid: Grid, t: int, answer_within: float) -> dict[int, int]:
+    def connected(
+        self,
+        grid: Grid,
+        t: int,
+        answer_within: float,
+    ) -> dict[int, int]:
         """Return the node of each client that is connected now."""
         self._checks += 1
         if self._keys is None:
@@ -106,7 +119,12 @@ class Roster:
             self._remember(new)
         return sorted(found)
 
-    def _by_claim(self, grid: Grid, t: int, answer_within: float) -> list[int]:
+    def _by_claim(
+        self,
+        grid: Grid,
+        t: int,
+        answer_within: float,
+    ) -> list[int]:
         """Return all connected nodes, after asking new ones for their clients."""
         there = sorted(set(grid.get_node_ids()))
         new = [
@@ -141,7 +159,11 @@ class Roster:
             )
 
     def _ask(
-        self, grid: Grid, t: int, nodes: Iterable[int], answer_within: float
+        self,
+        grid: Grid,
+        t: int,
+        nodes: Iterable[int],
+        answer_within: float,
     ) -> None:
         asked = set(nodes)
         answer_within = min(answer_within, ANSWER_WITHIN)
@@ -194,7 +216,10 @@ class ClientGrid:
     """
 
     def __init__(
-        self, grid: Grid, connected: Callable[[], Mapping[int, int]], patience: float
+        self,
+        grid: Grid,
+        connected: Callable[[], Mapping[int, int]],
+        patience: float,
     ) -> None:
         self._grid, self._connected = grid, connected
         self._began = time.monotonic()
@@ -217,7 +242,11 @@ class ClientGrid:
 
 
 def addressed(
-    content: Mapping[str, Any], node: int, kind: str, t: int, seconds: float
+    content: Mapping[str, Any],
+    node: int,
+    kind: str,
+    t: int,
+    seconds: float,
 ) -> Message:
     """Return a message of round t to a node, which may be answered for some seconds.
 
@@ -226,7 +255,13 @@ def addressed(
     """
     nonce = ConfigRecord({"nonce": secrets.token_hex(16)})
     records = RecordDict({**content, NONCE: nonce})
-    return Message(records, node, kind, ttl=seconds, group_id=str(t))
+    return Message(
+        records,
+        node,
+        kind,
+        ttl=seconds,
+        group_id=str(t),
+    )
 
 
 def guarded(grid: Grid) -> Grid:
@@ -273,7 +308,10 @@ def guarded(grid: Grid) -> Grid:
             replies += [Message(each, reply_to=sent[asked]) for each in found]
         return replies
 
-    vars(grid).update(push_messages=push_messages, pull_messages=pull_messages)
+    vars(grid).update(
+        push_messages=push_messages,
+        pull_messages=pull_messages,
+    )
     return grid
 
 

@@ -90,7 +90,10 @@ class Discipline:
             object.__setattr__(self, name, value)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Update:
     """A client's model that has passed all checks and will be averaged."""
 
@@ -102,7 +105,10 @@ class Update:
     """the reply that the model was part of"""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class CheckedReplies:
     """The checked replies of a round: answers and updates, both sorted by client."""
 
@@ -206,7 +212,11 @@ def _judge(
         reason = str(error)
     except Exception as error:  # untrusted bytes can fail in many ways
         reason = f"its answer cannot be read ({type(error).__name__}: {error})"
-    return replace(answer, reason=one_line(reason), offence=True), None
+    return replace(
+        answer,
+        reason=one_line(reason),
+        offence=True,
+    ), None
 
 
 def _receipt(content: RecordDict) -> Receipt | Ahead:
@@ -228,7 +238,9 @@ def _check_losses(metrics: Mapping[str, float]) -> None:
 
 
 def for_any_strategy(
-    t: int, updates: Iterable[Update], weight: str
+    t: int,
+    updates: Iterable[Update],
+    weight: str,
 ) -> tuple[list[Message], list[Event]]:
     """Return the replies in a form that all strategies of Flower accept, and events for
     the ledger.
@@ -272,7 +284,9 @@ def _form(content: RecordDict) -> frozenset[tuple[str, frozenset[str]]]:
 
 
 def evaluations(
-    replies: Iterable[Message], asked: Mapping[int, int], weight: str = "num-examples"
+    replies: Iterable[Message],
+    asked: Mapping[int, int],
+    weight: str = "num-examples",
 ) -> list[Update]:
     """Return what clients measured. `asked` has the client of each node; replies that
     cannot be read are left out.
@@ -314,7 +328,9 @@ def mean_metrics(
 
 
 def read_arrays(
-    packed: Mapping[str, Array], model: NamedArrays, fixed_shapes: bool = True
+    packed: Mapping[str, Array],
+    model: NamedArrays,
+    fixed_shapes: bool = True,
 ) -> dict[str, NDArray[Any]]:
     """Return the arrays of a reply, without copies. Names, shapes and dtypes that
     differ from the model's are refused.
@@ -336,7 +352,10 @@ def _few(names: Iterable[str]) -> str:
 
 
 def read_array(
-    name: str, packed: Array, expected: NDArray[Any], fixed_shape: bool = True
+    name: str,
+    packed: Array,
+    expected: NDArray[Any],
+    fixed_shape: bool = True,
 ) -> NDArray[Any]:
     """Return one array, which must be in numpy's format for a single array. Its size is
     checked before it is parsed.

@@ -55,8 +55,14 @@ class RunRecord:
     ) -> None:
         # refuses unknown names before anything is written
         self._watching = Watching(track) if track else None
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        folder.mkdir(mode=0o700, exist_ok=True)
+        folder.parent.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
+        folder.mkdir(
+            mode=0o700,
+            exist_ok=True,
+        )
         lock.take(folder, folder)
         if not (folder / STATE).exists():
             mean = None if own_prices else experiment.prices.mean(experiment.rounds)
@@ -101,7 +107,12 @@ class RunRecord:
                 money,
             )
 
-    def state(self, state: str, t: int, line: str = "") -> None:
+    def state(
+        self,
+        state: str,
+        t: int,
+        line: str = "",
+    ) -> None:
         """Write the state file. `line` describes the last round in one line, for
         programs that follow the run.
         """

@@ -86,7 +86,11 @@ class Source(Protocol):
 # what a source returns
 
 
-def checked_batch(source: str, batch: Batch, asked: int) -> Batch:
+def checked_batch(
+    source: str,
+    batch: Batch,
+    asked: int,
+) -> Batch:
     """Return a batch of plain Python values, or raise an error with the source, the
     field and the value that is wrong.
     """

@@ -313,7 +313,11 @@ class Gated(Strategy):
         return record_of(self._model)
 
     def configure_train(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        self,
+        server_round: int,
+        arrays: ArrayRecord,
+        config: ConfigRecord,
+        grid: Grid,
     ) -> Iterable[Message]:
         """Return the inner strategy's messages, each with the order to its client.
         Orders are on disk before they are sent.
@@ -425,7 +429,11 @@ class Gated(Strategy):
         return None if moved is None else record_of(moved), reported
 
     def configure_evaluate(
-        self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
+        self,
+        server_round: int,
+        arrays: ArrayRecord,
+        config: ConfigRecord,
+        grid: Grid,
     ) -> Iterable[Message]:
         """Return the inner strategy's messages to clients in good standing."""
         whole_number("configure_evaluate: server_round", server_round)
@@ -545,7 +553,12 @@ class Gated(Strategy):
 
         return ClientGrid(grid, connected_clients, self.discipline.gather)
 
-    def _message(self, t: int, inner: Message, **records: ConfigRecord) -> Message:
+    def _message(
+        self,
+        t: int,
+        inner: Message,
+        **records: ConfigRecord,
+    ) -> Message:
         """Return a copy of the inner message with our records; FedAvg uses the same
         content object for all clients.
         """
@@ -734,7 +747,10 @@ class Gated(Strategy):
         return judged, events
 
     def _metrics(
-        self, done: Settlement, checked: CheckedReplies, judged: dict[str, float | None]
+        self,
+        done: Settlement,
+        checked: CheckedReplies,
+        judged: dict[str, float | None],
     ) -> Row:
         """Return the round's row of the metrics. Clients report the counts for N and
         n_eff.

@@ -151,7 +151,10 @@ class Compiled(Executor[Task]):
 
     @contextmanager
     def _rooms(
-        self, works: int, most: int, dtype: Any
+        self,
+        works: int,
+        most: int,
+        dtype: Any,
     ) -> Iterator[tuple[RoomPlan, Program, list[ClientRoom]]]:
         """Give the plan and the program for up to `most` samples at a time, and a room
         for each thread that has work.

@@ -96,7 +96,13 @@ class Between(NamedTuple):
 class RoomPlan:
     """How a room is divided. It grows with each request."""
 
-    def __init__(self, kernels: Any, most: int, size: int, channels: int) -> None:
+    def __init__(
+        self,
+        kernels: Any,
+        most: int,
+        size: int,
+        channels: int,
+    ) -> None:
         self.kernels = kernels
         self.most = most
         self.sizes = dict.fromkeys(ClientRoom._fields, 0)
@@ -174,7 +180,11 @@ class Convolution(_Layer):
         return places.reshape(-1)
 
     def calls(
-        self, plan: RoomPlan, x: Between, out: Between, wanted: bool
+        self,
+        plan: RoomPlan,
+        x: Between,
+        out: Between,
+        wanted: bool,
     ) -> tuple[Call, list[Call]]:
         """Return its calls of the forward and of the backward pass; with `wanted` these
         also compute the gradient of x.
@@ -228,7 +238,11 @@ class Linear(_Layer):
         return places.reshape(-1)
 
     def calls(
-        self, plan: RoomPlan, x: Between, out: Between, wanted: bool
+        self,
+        plan: RoomPlan,
+        x: Between,
+        out: Between,
+        wanted: bool,
     ) -> tuple[Call, list[Call]]:
         """Return its calls of the forward and of the backward pass; with `wanted` these
         also compute the gradient of x.
@@ -251,7 +265,10 @@ class Linear(_Layer):
 Layer = Convolution | Linear
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Net:
     """The layers of a net, and where torch's parameters go in their layout, in which
     rows have gaps.
@@ -274,7 +291,12 @@ class Net:
         given[:, self.places] = theta
         return given
 
-    def at_work(self, kernels: Any, most: int, dtype: Any) -> tuple[RoomPlan, Program]:
+    def at_work(
+        self,
+        kernels: Any,
+        most: int,
+        dtype: Any,
+    ) -> tuple[RoomPlan, Program]:
         """Return the plan of a room and the program for up to `most` samples at a time;
         compile kernels that are new.
         """

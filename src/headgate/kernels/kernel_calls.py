@@ -52,7 +52,11 @@ def objection() -> str | None:
     folder = kernel_folder()
     refusal = f"compiled kernels are not kept: {folder}"
     try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.mkdir(
+            mode=0o700,
+            parents=True,
+            exist_ok=True,
+        )
         seen = folder.lstat()
     except OSError as error:
         return f"{refusal} cannot be made ({error.strerror})"
@@ -70,7 +74,9 @@ def is_empty() -> bool:
 
 
 def compiled(
-    function: Callable[..., Any], origin: object = None, **options: Any
+    function: Callable[..., Any],
+    origin: object = None,
+    **options: Any,
 ) -> Callable[..., Any]:
     """Compile a function that runs without Python's lock, and cache the result on disk.
 
@@ -116,11 +122,24 @@ def _kinds(number):
     return number[::1], types.uint16[::1], ints, ints, types.int64
 
 
-def _call(_, address, floats, marks, ints, args, n):
+def _call(
+    _,
+    address,
+    floats,
+    marks,
+    ints,
+    args,
+    n,
+):
     """Call a kernel. No kernel raises an exception, so no status is checked."""
     kinds = _kinds(floats.dtype)
 
-    def generate(context, builder, _, values):
+    def generate(
+        context,
+        builder,
+        _,
+        values,
+    ):
         kind = context.call_conv.get_function_type(types.none, kinds)
         callee = builder.inttoptr(values[0], kind.as_pointer())
         context.call_conv.call_function(builder, callee, types.none, kinds, values[1:])
@@ -129,14 +148,25 @@ def _call(_, address, floats, marks, ints, args, n):
     return types.void(types.int64, *kinds), generate
 
 
-def _views(_, array, starts, first, count):
+def _views(
+    _,
+    array,
+    starts,
+    first,
+    count,
+):
     """Return `count` parts of an array, each to its end: the first begins at
     starts[first], the next at starts[first + 1].
     """
     kind = types.UniTuple(array, count.literal_value)
     asked = array(array, starts, types.int64)
 
-    def generate(context, builder, _, values):
+    def generate(
+        context,
+        builder,
+        _,
+        values,
+    ):
         def part(i):
             number = context.get_constant(types.int64, first.literal_value + i)
             given = [*values[:2], number]
@@ -148,7 +178,11 @@ def _views(_, array, starts, first, count):
     return kind(array, starts, first, count), generate
 
 
-def _part(array, starts, number):
+def _part(
+    array,
+    starts,
+    number,
+):
     return array[starts[number] :]
 
 

@@ -32,7 +32,11 @@ from headgate.kernels.vectors import add_scaled, dots, largest, multiply, outer
 
 
 @njit(error_model="numpy")
-def activate(values, count, kind):
+def activate(
+    values,
+    count,
+    kind,
+):
     """Apply the activation in place: with two arrays the compiler would have to check
     whether they overlap.
     """
@@ -45,7 +49,12 @@ def activate(values, count, kind):
 
 
 @njit(error_model="numpy")
-def activate_slope(out, slope, count, kind):
+def activate_slope(
+    out,
+    slope,
+    count,
+    kind,
+):
     """Turn the slope of the activation's result into that of its argument, in place."""
     zero, one = out.dtype.type(0), out.dtype.type(1)
     for i in range(count if kind == RELU else 0):
@@ -109,7 +118,13 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
     run_vectors, seen_vectors = run // LANES, window.spread // LANES
     seen_rows = k + pool - 1
 
-    def forward(floats, marks, ints, args, n):
+    def forward(
+        floats,
+        marks,
+        ints,
+        args,
+        n,
+    ):
         """Compute `out` and `chosen`; `table`, which is zeros at first, and `bands` are
         temporary.
         """
@@ -173,7 +188,13 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
                     out[to + j] = 0
         activate(out, n * out_pitch, kind)
 
-    def slope_of_weights(floats, marks, ints, args, n):
+    def slope_of_weights(
+        floats,
+        marks,
+        ints,
+        args,
+        n,
+    ):
         """Compute the slopes of weights and bias from the chosen pixels, which are the
         only ones with a slope.
         """
@@ -225,7 +246,13 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
                         run,
                     )
 
-    def slope_of_inputs(floats, marks, ints, args, n):
+    def slope_of_inputs(
+        floats,
+        marks,
+        ints,
+        args,
+        n,
+    ):
         """Compute the slope of x, window by window, so that sums stay in registers.
 
         The table, which is zeros at first, holds the kernels padded with zeros; the
@@ -283,7 +310,13 @@ def convolution(window: Window) -> tuple[Kernel, Kernel, Kernel]:
 
 
 @Kernel
-def linear(floats, marks, ints, args, n):
+def linear(
+    floats,
+    marks,
+    ints,
+    args,
+    n,
+):
     """Compute `out`."""
     x, weight, bias, out = views(floats, args, 0, 4)
     pitch, out_pitch, outputs, kind = args[4], args[5], args[6], args[7]
@@ -309,7 +342,13 @@ def linear(floats, marks, ints, args, n):
 
 
 @Kernel
-def slope_of_linear(floats, marks, ints, args, n):
+def slope_of_linear(
+    floats,
+    marks,
+    ints,
+    args,
+    n,
+):
     """Compute the slopes of weights and bias."""
     x, out, slope, weights, bias = views(floats, args, 0, 5)
     pitch, out_pitch, outputs, kind = args[5], args[6], args[7], args[8]
@@ -339,7 +378,13 @@ def slope_of_linear(floats, marks, ints, args, n):
 
 
 @Kernel
-def slope_of_features(floats, marks, ints, args, n):
+def slope_of_features(
+    floats,
+    marks,
+    ints,
+    args,
+    n,
+):
     """Compute the slope of x."""
     weight, slope, x_slope = views(floats, args, 0, 3)
     pitch, out_pitch, outputs = args[3], args[4], args[5]
@@ -369,7 +414,16 @@ def slope_of_features(floats, marks, ints, args, n):
 
 
 @compiled
-def train(room, program, images, labels, batches, begun, share, move):
+def train(
+    room,
+    program,
+    images,
+    labels,
+    batches,
+    begun,
+    share,
+    move,
+):
     """Do all steps of a client from the model `begun` and set `move`, unless it is
     empty, to `share` times its change.
 
@@ -401,7 +455,14 @@ def train(room, program, images, labels, batches, begun, share, move):
 
 
 @compiled
-def answer(room, program, images, rows, models, out):
+def answer(
+    room,
+    program,
+    images,
+    rows,
+    models,
+    out,
+):
     """Write the logits of each of the models (R, size) for some of the images to out[r,
     row, :].
     """
@@ -419,7 +480,13 @@ def answer(room, program, images, rows, models, out):
 
 
 @njit(error_model="numpy")
-def run(room, program, first, last, n):
+def run(
+    room,
+    program,
+    first,
+    last,
+    n,
+):
     """Call some kernels of the program for n samples."""
     for step in range(first, last):
         call(
@@ -433,7 +500,12 @@ def run(room, program, first, last, n):
 
 
 @njit(error_model="numpy")
-def normalise(room, program, images, rows):
+def normalise(
+    room,
+    program,
+    images,
+    rows,
+):
     """Write some of the images (n, C, H, W) of bytes to the samples as scale·x +
     shift.
     """
@@ -452,7 +524,14 @@ def normalise(room, program, images, rows):
 
 
 @njit(error_model="numpy")
-def cross_entropy(logits, pitch, classes, labels, rows, slope):
+def cross_entropy(
+    logits,
+    pitch,
+    classes,
+    labels,
+    rows,
+    slope,
+):
     """Return the mean loss of some samples and write its slope."""
     n, loss = len(rows), 0.0
     for i in range(n):
@@ -474,8 +553,19 @@ def cross_entropy(logits, pitch, classes, labels, rows, slope):
     return loss / n
 
 
-@njit(error_model="numpy", fastmath={"contract"})
-def descend(theta, velocity, slope, size, lr, momentum, decay):
+@njit(
+    error_model="numpy",
+    fastmath={"contract"},
+)
+def descend(
+    theta,
+    velocity,
+    slope,
+    size,
+    lr,
+    momentum,
+    decay,
+):
     """Take one step of torch.optim.SGD."""
     if momentum == 0:
         for i in range(size):

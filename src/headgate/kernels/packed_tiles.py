@@ -56,7 +56,11 @@ of those tried for ResNet-9 with one run and with ten (`benchmarks/tune_packed.p
 7668df2e)"""
 
 
-def tile_for(kind: Kind, block: Block, itemsize: int) -> Tile:
+def tile_for(
+    kind: Kind,
+    block: Block,
+    itemsize: int,
+) -> Tile:
     """Return the tile of a block's convolution, of its slope or of its descent."""
     inward, outward = block.inward, block.outward
     short = itemsize == 2
@@ -96,14 +100,24 @@ def power_in(n: int, most: int) -> int:
     return min(n & -n, most)
 
 
-def count_tiles(samples: int, clients: int, positions: int, rows: int) -> int:
+def count_tiles(
+    samples: int,
+    clients: int,
+    positions: int,
+    rows: int,
+) -> int:
     """Return the most tiles that the samples can need, however they are divided among
     the clients.
     """
     return -(-samples * positions // rows) + clients
 
 
-def tiles(offsets: Ints, positions: int, rows: int, count: int) -> Ints:
+def tiles(
+    offsets: Ints,
+    positions: int,
+    rows: int,
+    count: int,
+) -> Ints:
     """Return the client of each tile, -1 for none, and its first row, (2, count). A
     tile has the rows of one client only.
 

@@ -61,7 +61,10 @@ class Block:
         return self.height // by, self.width // by
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class ResidualNet:
     """Blocks, then the average over all positions and a linear layer."""
 
@@ -97,7 +100,11 @@ class ResidualNet:
 
     def to(self, device: torch.device) -> "ResidualNet":
         """Return the net with its tensors on a device."""
-        return replace(self, order=self.order.to(device), place=self.place.to(device))
+        return replace(
+            self,
+            order=self.order.to(device),
+            place=self.place.to(device),
+        )
 
     def packed(self, theta: Tensor) -> Tensor:
         """Return the flat vectors (R, flat size) as packed ones (R, size)."""
@@ -149,7 +156,10 @@ def _layers(module: nn.Module) -> Iterator[nn.Module]:
 
 
 def _is_head(
-    average: nn.Module, flatten: nn.Module, linear: nn.Module, classes: int
+    average: nn.Module,
+    flatten: nn.Module,
+    linear: nn.Module,
+    classes: int,
 ) -> bool:
     """Return whether these layers end a residual net."""
     averages = (
@@ -188,7 +198,10 @@ def _read(
 
 
 def _add_residual(
-    layer: Residual, blocks: list[Block], parameters: list[Parameters], shape: Shape
+    layer: Residual,
+    blocks: list[Block],
+    parameters: list[Parameters],
+    shape: Shape,
 ) -> None:
     """Add the blocks of a residual; the last of them adds the input of the first."""
     first = len(blocks)
@@ -199,7 +212,11 @@ def _add_residual(
     blocks[-1] = replace(blocks[-1], added=first)
 
 
-def _add_pool(layer: nn.MaxPool2d, blocks: list[Block], shape: Shape) -> Shape:
+def _add_pool(
+    layer: nn.MaxPool2d,
+    blocks: list[Block],
+    shape: Shape,
+) -> Shape:
     """Let the last block end in a pool, and return the shape of its output."""
     channels, height, width = shape
     halves = is_plain(layer) and side(layer.kernel_size) == 2
@@ -249,7 +266,11 @@ def _add_block(
     return outward, height, width
 
 
-def _check_convolution(convolution: nn.Conv2d, shape: Shape, is_first: bool) -> None:
+def _check_convolution(
+    convolution: nn.Conv2d,
+    shape: Shape,
+    is_first: bool,
+) -> None:
     """Refuse a convolution, or images, that the kernels do not take."""
     channels, height, width = shape
     asked = (convolution.kernel_size, convolution.padding, convolution.bias)

@@ -133,7 +133,9 @@ def _is_last(layer: StackLayer, classes: int) -> bool:
 
 
 def _layers(
-    parts: list[nn.Module], shape: Shape, starts: dict[int, int]
+    parts: list[nn.Module],
+    shape: Shape,
+    starts: dict[int, int],
 ) -> Iterator[StackLayer]:
     """Yield the layers, each with the activation and the pool that follow it, in either
     order.
@@ -152,7 +154,10 @@ def _layers(
 
 
 def _with_weights(
-    part: nn.Module, shape: Shape, flat: bool, starts: dict[int, int]
+    part: nn.Module,
+    shape: Shape,
+    flat: bool,
+    starts: dict[int, int],
 ) -> StackLayer:
     """Return a convolution, or a linear layer behind a Flatten."""
     weight = starts.get(id(getattr(part, "weight", None)))
@@ -170,7 +175,10 @@ def _with_weights(
 
 
 def linear_layer(
-    inward: int, outward: int, weight: int, bias: int | None
+    inward: int,
+    outward: int,
+    weight: int,
+    bias: int | None,
 ) -> StackLayer:
     """Return a linear layer, which is a convolution of one pixel."""
     return StackLayer(inward, 1, 1, outward, 1, 0, weight, bias, linear=True)

@@ -105,7 +105,12 @@ class TritonKernels(Executor[Task]):
         space.average(start, shares, run_offsets, after)
         return self.net.flat(after), means
 
-    def bytes_of_run(self, samples: int, clients: int, training: LocalTraining) -> int:
+    def bytes_of_run(
+        self,
+        samples: int,
+        clients: int,
+        training: LocalTraining,
+    ) -> int:
         """Return the bytes of the arrays of a round of so many samples and clients."""
         room, momentum = Room(samples, clients), training.momentum > 0
         needed = self.kind.bytes_needed(self.net, room, momentum, self.task.arithmetic)
@@ -145,7 +150,10 @@ class TritonKernels(Executor[Task]):
         return self.judge, few
 
     def _step(
-        self, space: Any, room: Room, training: LocalTraining
+        self,
+        space: Any,
+        room: Room,
+        training: LocalTraining,
     ) -> Callable[[], None]:
         """Return a function that takes a step of all clients (on CUDA a graph).
         Recording takes one, which `spread` undoes.

@@ -90,7 +90,11 @@ def convolve(
         place = row[:, None] * CO + first + tl.arange(0, BN)[None, :]
         if ADD:
             added += start.to(tl.int64) * CO
-            more = tl.load(added + place, mask=inside[:, None], other=0.0)
+            more = tl.load(
+                added + place,
+                mask=inside[:, None],
+                other=0.0,
+            )
             total += more.to(tl.float32)
         tl.store(y + place, total.to(y.dtype.element_ty), mask=inside[:, None])
 
@@ -220,14 +224,25 @@ def average(
     run = tl.program_id(1)
     column = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     wide = run.to(tl.int64) * size + column
-    before = tl.load(start + wide, mask=column < size, other=0.0)
+    before = tl.load(
+        start + wide,
+        mask=column < size,
+        other=0.0,
+    )
     moved = before
     first = tl.load(run_offsets + run)
     shares += first
     local = master + first.to(tl.int64) * size + column
     for _ in range(first, tl.load(run_offsets + run + 1)):
         share = tl.load(shares)
-        move = tl.load(local, mask=column < size, other=0.0) - before
+        move = (
+            tl.load(
+                local,
+                mask=column < size,
+                other=0.0,
+            )
+            - before
+        )
         moved = tl.where(share != 0, moved + share * move, moved)
         shares += 1
         local += size
@@ -235,7 +250,13 @@ def average(
 
 
 @triton.jit
-def mean_losses(losses, offsets, run_offsets, means, BLOCK: constexpr):
+def mean_losses(
+    losses,
+    offsets,
+    run_offsets,
+    means,
+    BLOCK: constexpr,
+):
     """Compute the mean over all samples of each run; nan where there are none."""
     run = tl.program_id(0)
     first = tl.load(offsets + tl.load(run_offsets + run))
@@ -243,5 +264,9 @@ def mean_losses(losses, offsets, run_offsets, means, BLOCK: constexpr):
     total = tl.zeros((BLOCK,), dtype=tl.float32)
     for s in range(first, last, BLOCK):
         sample = s + tl.arange(0, BLOCK)
-        total += tl.load(losses + sample, mask=sample < last, other=0.0)
+        total += tl.load(
+            losses + sample,
+            mask=sample < last,
+            other=0.0,
+        )
     tl.store(means + run, tl.sum(total, 0) / (last - first).to(tl.float32))

@@ -31,7 +31,12 @@ def _mish_slope(u):
 
 
 @triton.jit
-def _group_mean(values, HW: constexpr, CB: constexpr, GROUP: constexpr):
+def _group_mean(
+    values,
+    HW: constexpr,
+    CB: constexpr,
+    GROUP: constexpr,
+):
     """Return for each channel the mean over positions and the channels of its group,
     from sums over positions.
     """
@@ -40,7 +45,13 @@ def _group_mean(values, HW: constexpr, CB: constexpr, GROUP: constexpr):
 
 
 @triton.jit
-def _places(row, channel, W: constexpr, C: constexpr, POOL: constexpr):
+def _places(
+    row,
+    channel,
+    W: constexpr,
+    C: constexpr,
+    POOL: constexpr,
+):
     """Return where rows begin; before a pool, where the first corners of windows
     are.
     """
@@ -50,7 +61,14 @@ def _places(row, channel, W: constexpr, C: constexpr, POOL: constexpr):
 
 
 @triton.jit
-def _corners(x, row, channel, W: constexpr, C: constexpr, POOL: constexpr):
+def _corners(
+    x,
+    row,
+    channel,
+    W: constexpr,
+    C: constexpr,
+    POOL: constexpr,
+):
     """Return the four corners of windows; without a pool, the same numbers four
     times.
     """
@@ -65,7 +83,14 @@ def _corners(x, row, channel, W: constexpr, C: constexpr, POOL: constexpr):
 
 
 @triton.jit
-def _largest(a, b, c, d, slant, shift):
+def _largest(
+    a,
+    b,
+    c,
+    d,
+    slant,
+    shift,
+):
     """Return the largest Mish of four corners and its number, the first of equals."""
     high = tl.maximum(tl.maximum(a, b), tl.maximum(c, d))
     low = tl.minimum(tl.minimum(a, b), tl.minimum(c, d))
@@ -178,7 +203,14 @@ def _du(
 
 
 @triton.jit
-def _put(place, du, value, steep, level, tilt):
+def _put(
+    place,
+    du,
+    value,
+    steep,
+    level,
+    tilt,
+):
     """Store the slope with respect to x at some rows."""
     tl.store(place, (du * steep - level - value * tilt).to(place.dtype.element_ty))
 

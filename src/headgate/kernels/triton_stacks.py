@@ -46,7 +46,14 @@ def _steep(value, KIND: constexpr):
 
 
 @triton.jit
-def _tap(k, down, right, H: constexpr, W: constexpr, KERNEL: constexpr):
+def _tap(
+    k,
+    down,
+    right,
+    H: constexpr,
+    W: constexpr,
+    KERNEL: constexpr,
+):
     """Return where summand k of a position is, from the position's corner moved by
     (down, right).
     """
@@ -119,7 +126,11 @@ def convolve(
                 else:
                     place = out[None, :] * (C * taps) + k[:, None]
                 used = known[:, None] & (out < CO)[None, :]
-                b = tl.load(theta + weight + place, mask=used, other=0.0)
+                b = tl.load(
+                    theta + weight + place,
+                    mask=used,
+                    other=0.0,
+                )
                 total = tl.dot(a, b, total, input_precision=PRECISION)
             if corner == 0:
                 best = total
@@ -129,7 +140,11 @@ def convolve(
                 which = tl.where(better, corner, which)
                 best = tl.where(better, total, best)
         if BIAS:
-            best += tl.load(theta + bias + out, mask=out < CO, other=0.0)[None, :]
+            best += tl.load(
+                theta + bias + out,
+                mask=out < CO,
+                other=0.0,
+            )[None, :]
         real = (out < CO)[None, :] & inside[:, None]
         long: constexpr = wide + 2 * FRAME
         area: constexpr = (high + 2 * FRAME) * long
@@ -139,7 +154,11 @@ def convolve(
         plain = sample * (high * wide) + down * wide + right
         plain = plain[:, None] + out[None, :] * (high * wide)
         if BACKWARD:
-            output = tl.load(beside + framed, mask=real, other=0.0)
+            output = tl.load(
+                beside + framed,
+                mask=real,
+                other=0.0,
+            )
             tl.store(y + plain, best * _steep(output, ACTIVATION), mask=real)
         else:
             tl.store(y + framed, _active(best, ACTIVATION), mask=real)
@@ -177,9 +196,17 @@ def unpool(
         place = (index // (H * W)) * (HIGH * WIDE) + window
         place = sample.to(tl.int64) * (CO * HIGH * WIDE) + place
         if POOL > 1:
-            won = tl.load(winner + place, mask=seen, other=0).to(tl.int32)
+            won = tl.load(
+                winner + place,
+                mask=seen,
+                other=0,
+            ).to(tl.int32)
             seen = seen & (won == (down % POOL) * POOL + right % POOL)
-        value = tl.load(slope + place, mask=seen, other=0.0)
+        value = tl.load(
+            slope + place,
+            mask=seen,
+            other=0.0,
+        )
         to = sample.to(tl.int64) * (CO * H * W) + index
         tl.store(wide_slope + to, value, mask=within)
 
@@ -232,12 +259,20 @@ def descend_convolution(
             sample = tl.where(inside, row // positions, first).to(tl.int64)
             position = row % positions
             place = sample * (CO * positions) + out * positions + position
-            steep = tl.load(slope + place, mask=inside, other=0.0)
+            steep = tl.load(
+                slope + place,
+                mask=inside,
+                other=0.0,
+            )
             alone += steep
             corner_of = sample * (C * H * W) + (position // wide) * (POOL * W)
             corner_of += (position % wide) * POOL
             if POOL > 1:
-                won = tl.load(winner + place, mask=inside, other=0).to(tl.int32)
+                won = tl.load(
+                    winner + place,
+                    mask=inside,
+                    other=0,
+                ).to(tl.int32)
                 corner_of += (won // POOL) * W + won % POOL
             total += steep[:, None] * tl.load(x + corner_of[:, None] + tap[None, :])
         own = client.to(tl.int64) * stride + weight + out * summands + k
@@ -291,10 +326,18 @@ def descend_linear(
             wide = sample.to(tl.int64)
             seen = (out < CO)[:, None] & (sample < last)[None, :]
             place = wide[None, :] * CO + out[:, None]
-            a = tl.load(slope + place, mask=seen, other=0.0)
+            a = tl.load(
+                slope + place,
+                mask=seen,
+                other=0.0,
+            )
             known = (sample < last)[:, None] & (feature < C)[None, :]
             place = wide[:, None] * C + feature[None, :]
-            b = tl.load(x + place, mask=known, other=0.0)
+            b = tl.load(
+                x + place,
+                mask=known,
+                other=0.0,
+            )
             total = tl.dot(a, b, total, input_precision=PRECISION)
             alone += tl.sum(a, 1)
         begun = client.to(tl.int64) * stride
@@ -335,7 +378,11 @@ def cross_entropy(
     client = tl.load(owner + sample)
     if client >= 0:
         k = tl.arange(0, KP)
-        made = tl.load(logits + sample * K + k, mask=k < K, other=float("-inf"))
+        made = tl.load(
+            logits + sample * K + k,
+            mask=k < K,
+            other=float("-inf"),
+        )
         label = tl.load(labels + sample)
         samples = tl.load(offsets + client + 1) - tl.load(offsets + client)
         made -= tl.max(made, 0)

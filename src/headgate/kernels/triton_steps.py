@@ -88,9 +88,19 @@ class Space:
         """
         self.logits = self.losses
 
-    def zeros(self, rows: int, size: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    def zeros(
+        self,
+        rows: int,
+        size: int,
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
         """Make an array."""
-        made = torch.zeros(rows, size, dtype=dtype, device=self.device)
+        made = torch.zeros(
+            rows,
+            size,
+            dtype=dtype,
+            device=self.device,
+        )
         self.bytes += made.nbytes
         return made
 
@@ -104,7 +114,11 @@ class Space:
 
     @classmethod
     def bytes_needed(
-        cls, net: Any, room: Room, momentum: bool, dtype: torch.dtype
+        cls,
+        net: Any,
+        room: Room,
+        momentum: bool,
+        dtype: torch.dtype,
     ) -> int:
         """Return the size of all arrays, without memory for them."""
         return cls(net, room, momentum, dtype, torch.device("meta")).bytes
@@ -119,7 +133,10 @@ class Space:
         lengths = [clients + 1, samples, *parts]
         # one array, so that one copy fills it
         self.tables = torch.full(
-            (sum(lengths),), -1, dtype=torch.int32, device=self.device
+            (sum(lengths),),
+            -1,
+            dtype=torch.int32,
+            device=self.device,
         )
         self.offsets, self.owner, *made = torch.split_with_sizes(self.tables, lengths)
         pairs = [tuple(part.view(2, -1)) for part in made]
@@ -148,7 +165,12 @@ class Space:
         fits = room.samples <= self.room.samples and room.clients <= self.room.clients
         return fits and (self.momentum or not momentum)
 
-    def spread(self, start: Tensor, run_of: Ints, momentum: bool) -> None:
+    def spread(
+        self,
+        start: Tensor,
+        run_of: Ints,
+        momentum: bool,
+    ) -> None:
         """Set each client to its run's model, with zero velocity."""
         own = self.master[: len(run_of)]
         torch.index_select(start, 0, self._table(run_of), out=own)
@@ -158,7 +180,11 @@ class Space:
             self.low[: len(own)] = own[:, : self.low.shape[1]]
 
     def average(
-        self, start: Tensor, shares: Tensor, run_offsets: Ints, after: Tensor
+        self,
+        start: Tensor,
+        shares: Tensor,
+        run_offsets: Ints,
+        after: Tensor,
     ) -> None:
         """Write to `after` each run's model plus its clients' changes times their
         shares.
@@ -420,7 +446,12 @@ class ResidualSpace(Space):
         of_each = self.slopes[0].view(-1)[: math.prod(shape)].view(shape)
         of_each.copy_(self.feature_slope[: room.samples, None] / positions)
 
-    def _slope_of_norm(self, room: Room, i: int, slope: Tensor) -> None:
+    def _slope_of_norm(
+        self,
+        room: Room,
+        i: int,
+        slope: Tensor,
+    ) -> None:
         """Compute the slope of a block's convolution from that of its output."""
         net, block = self.net, self.net.layers[i]
         kernel, shape, strip = self._normalised(room, norms.norm_mish_slope, block)
@@ -442,7 +473,10 @@ class ResidualSpace(Space):
         )
 
     def _normalised(
-        self, room: Room, kernel: Any, block: Block
+        self,
+        room: Room,
+        kernel: Any,
+        block: Block,
     ) -> tuple[Any, tuple[Any, ...], tuple[int, int]]:
         """Return a kernel of the normalisation for so many samples, then the shape and
         the strips of the block.
@@ -499,7 +533,12 @@ class ResidualSpace(Space):
             num_stages=tile.stages,
         )
 
-    def _descend_convolution(self, room: Room, i: int, training: LocalTraining) -> None:
+    def _descend_convolution(
+        self,
+        room: Room,
+        i: int,
+        training: LocalTraining,
+    ) -> None:
         """Take a gradient step with the weights of a block."""
         block, low = self.net.layers[i], self.low
         tile = tile_for("descend", block, self.dtype.itemsize)
@@ -531,7 +570,12 @@ class ResidualSpace(Space):
         )
 
     def _images(
-        self, x: Tensor, block: Block, channels: int, rows: int, deep: int
+        self,
+        x: Tensor,
+        block: Block,
+        channels: int,
+        rows: int,
+        deep: int,
     ) -> TensorDescriptor:
         """Describe images whose boxes have `rows` positions and `deep` channels."""
         shape = [self.room.samples, block.height, block.width, channels]
@@ -602,7 +646,11 @@ class StackSpace(Space):
             slope, before = before, slope
 
     def _unpool(
-        self, room: Room, layer: StackLayer, slope: Tensor, winner: Tensor
+        self,
+        room: Room,
+        layer: StackLayer,
+        slope: Tensor,
+        winner: Tensor,
     ) -> None:
         """Compute the slope of a pool's input, in the frame that the reversed kernel
         needs.

@@ -32,7 +32,13 @@ _SMALL = ir.IntType(32)
 class _Code:
     """Emits LLVM instructions for vectors of one type."""
 
-    def __init__(self, context, builder, dtype, lanes=LANES):
+    def __init__(
+        self,
+        context,
+        builder,
+        dtype,
+        lanes=LANES,
+    ):
         self.context = context
         self.builder = builder
         self.dtype = dtype
@@ -62,7 +68,12 @@ class _Code:
             pointer = self.builder.gep(pointer, [index])
         return pointer
 
-    def rows(self, pointer, step, count):
+    def rows(
+        self,
+        pointer,
+        step,
+        count,
+    ):
         """Return where `count` rows begin that are `step` apart."""
         return [self.at(pointer, self.times(step, row)) for row in range(count)]
 
@@ -87,19 +98,35 @@ class _Code:
         """Return adjacent vectors."""
         return [self.load(self.at(pointer, self.lanes * v)) for v in range(count)]
 
-    def store(self, value, pointer, aligned=None):
+    def store(
+        self,
+        value,
+        pointer,
+        aligned=None,
+    ):
         """Write a vector to a place."""
         place = self.builder.bitcast(pointer, value.type.as_pointer())
         self.builder.store(value, place, align=aligned or self.aligned)
 
-    def store_rows(self, vectors, pointer, step, count):
+    def store_rows(
+        self,
+        vectors,
+        pointer,
+        step,
+        count,
+    ):
         """Write `count` rows of equally many adjacent vectors."""
         wide = len(vectors) // count
         for p, row in enumerate(self.rows(pointer, step, count)):
             for v in range(wide):
                 self.store(vectors[p * wide + v], self.at(row, self.lanes * v))
 
-    def shuffled(self, a, b, lanes):
+    def shuffled(
+        self,
+        a,
+        b,
+        lanes,
+    ):
         """Return some numbers of two vectors."""
         mask = ir.Constant(ir.VectorType(_SMALL, len(lanes)), list(lanes))
         return self.builder.shuffle_vector(a, b, mask)
@@ -120,7 +147,12 @@ class _Code:
 
     # sums
 
-    def fma(self, a, b, c):
+    def fma(
+        self,
+        a,
+        b,
+        c,
+    ):
         """Return a·b + c."""
         kind = ir.FunctionType(self.vector, [self.vector] * 3)
         name = f"llvm.fma.v{self.lanes}f{self.dtype.bitwidth}"
@@ -135,7 +167,12 @@ class _Code:
     def row_sums(self, vectors):
         """Return a vector of the sums of the numbers of each of LANES vectors."""
 
-        def added(a, b, some, others):
+        def added(
+            a,
+            b,
+            some,
+            others,
+        ):
             one, other = self.shuffled(a, b, some), self.shuffled(a, b, others)
             return self.builder.fadd(one, other)
 
@@ -150,7 +187,12 @@ class _Code:
             vectors = [added(a, b, evens, odds) for a, b in neighbours]
         return vectors[0]
 
-    def loop(self, count, carried, body):
+    def loop(
+        self,
+        count,
+        carried,
+        body,
+    ):
         """Return what is carried after `count` iterations of body(i, carried) ->
         carried.
         """
@@ -198,7 +240,12 @@ def _inlined(constants):
             ]
             dtype = next(kind.dtype for kind in others if isinstance(kind, types.Array))
 
-            def generate(context, builder, _, values):
+            def generate(
+                context,
+                builder,
+                _,
+                values,
+            ):
                 given = list(values[constants:])
                 for i, kind in enumerate(others):
                     if isinstance(kind, types.Array):
@@ -241,7 +288,12 @@ def multiply(
     """
     narrow, code = code, code.of(W)
 
-    def terms(a, b, sums, lanes):
+    def terms(
+        a,
+        b,
+        sums,
+        lanes,
+    ):
         left = [narrow.load(row) for row in code.rows(a, a_step, P)]
         for lane in range(lanes):
             numbers = [code.everywhere(each, lane) for each in left]
@@ -289,7 +341,11 @@ def add_scaled(
     for i in range(passes):
         part = block[i * len(block) // passes : (i + 1) * len(block) // passes]
 
-        def term(i, sums, part=part):
+        def term(
+            i,
+            sums,
+            part=part,
+        ):
             place = builder.load(code.at(places, i))
             seen = code.rows(code.at(source, place), step, ROWS)
             value = code.at(values, i)

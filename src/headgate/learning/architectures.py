@@ -66,7 +66,13 @@ def resnet9(shape: Shape, classes: int) -> nn.Module:
 
     def block(inward: int, outward: int) -> nn.Module:
         return nn.Sequential(
-            nn.Conv2d(inward, outward, 3, padding=1, bias=False),
+            nn.Conv2d(
+                inward,
+                outward,
+                3,
+                padding=1,
+                bias=False,
+            ),
             nn.GroupNorm(32, outward),
             nn.Mish(),
         )

@@ -163,7 +163,12 @@ class DriftKind(ABC):
     """
 
     @abstractmethod
-    def at(self, seed: int, t: int, clients: Ints) -> Ints:
+    def at(
+        self,
+        seed: int,
+        t: int,
+        clients: Ints,
+    ) -> Ints:
         """Return the number of the concept in which the stream of each of these clients
         is in round t = 1, 2, …
         """
@@ -216,7 +221,13 @@ class ConceptSchedule:
         shares = np.stack(
             [np.bincount(own, weight, self.concepts) for own in self.at(t)]
         )
-        return np.asarray(shares / shares.sum(axis=1, keepdims=True))
+        return np.asarray(
+            shares
+            / shares.sum(
+                axis=1,
+                keepdims=True,
+            )
+        )
 
     def changed(self, t: int, weight: Floats) -> Floats:
         """Return the share of the total client weight whose concept differs from that
@@ -227,7 +238,10 @@ class ConceptSchedule:
         return np.asarray(((self.at(t) != self.at(t - 1)) * weight).sum(axis=1))
 
     def columns(
-        self, t: int, weight: Floats, by_concept: Floats
+        self,
+        t: int,
+        weight: Floats,
+        by_concept: Floats,
     ) -> dict[str, list[float]]:
         """Return the columns of the record: the share of clients that changed, and the
         share and accuracy of each concept. `by_concept` holds the accuracies, (R,
@@ -242,7 +256,10 @@ class ConceptSchedule:
         return columns
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+)
 class _InOrder(DriftKind):
     """Clients pass through the concepts of an order; client m changes `stagger`·m
     rounds after client 0.
@@ -285,7 +302,12 @@ class _InOrder(DriftKind):
                 f" {clients - 1}"
             )
 
-    def at(self, seed: int, t: int, clients: Ints) -> Ints:
+    def at(
+        self,
+        seed: int,
+        t: int,
+        clients: Ints,
+    ) -> Ints:
         place = self._place(seed, t, t - self.stagger * clients, clients)
         if self.clients is not None:
             place = np.where(np.isin(clients, self.clients), place, 0)
@@ -304,7 +326,10 @@ class _InOrder(DriftKind):
         """
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+)
 class Sudden(_InOrder):
     """Each of the rounds in `rounds` brings the next concept of the order at once.
 
@@ -340,7 +365,10 @@ class Sudden(_InOrder):
         return np.asarray(np.searchsorted(self.rounds, own, side="right"))
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+)
 class Gradual(_InOrder):
     """In each round, each client is in the new concept with a probability that rises
     linearly from 0 in round `start` to 1 in round `stop`; the draws of clients and
@@ -374,7 +402,10 @@ class Gradual(_InOrder):
         return (uniform(seed, Purpose.CONCEPT, t, clients) < chance).astype(np.int64)
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(
+    frozen=True,
+    kw_only=True,
+)
 class Recurring(_InOrder):
     """The concepts of the order follow one another, each for `every` rounds, and the
     order repeats.

@@ -90,7 +90,10 @@ class TableFile(DataSource):
     """share of the rows of each class that is held for testing; left out: 0.2, or none
     if `test_file` is set
     """
-    test_file: str | None = field(default=None, metadata={"path": True})
+    test_file: str | None = field(
+        default=None,
+        metadata={"path": True},
+    )
     """path of a second file with the rows for testing, relative to the recipe"""
     sha256: str | None = None
     """SHA-256 of the content of `file`, followed by that of `test_file`; other content

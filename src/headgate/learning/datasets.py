@@ -42,7 +42,10 @@ for images can process them
 BYTE = 255.0
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Dataset:
     """Images and labels for training and testing, and how pixels are scaled.
 
@@ -112,7 +115,12 @@ class Dataset:
                     " image"
                 )
 
-    def _problems_of(self, split: str, images: Any, labels: Any) -> Iterator[str]:
+    def _problems_of(
+        self,
+        split: str,
+        images: Any,
+        labels: Any,
+    ) -> Iterator[str]:
         for name, array, wanted in (
             ("images", images, ("uint8", "float32")),
             ("labels", labels, ("int64",)),
@@ -472,7 +480,9 @@ def _check_keys(name: str, made: dict[str, Any]) -> None:
 
 
 def _arrays(
-    name: str, train: Any, test: Any
+    name: str,
+    train: Any,
+    test: Any,
 ) -> tuple[Samples, Samples, tuple[float, ...], tuple[float, ...]]:
     """Return the training and the test images, or features, and their mean and std."""
     if np.ndim(train) == 2:  # a table with one row for each sample
@@ -482,7 +492,11 @@ def _arrays(
     return images, tests, *channel_statistics(images)
 
 
-def _channels_first(name: str, key: str, array: Any) -> Pixels:
+def _channels_first(
+    name: str,
+    key: str,
+    array: Any,
+) -> Pixels:
     """Return images (N, H, W), (N, H, W, C) or (N, C, H, W) as (N, C, H, W)."""
     images = np.asarray(array)
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
@@ -507,7 +521,11 @@ def _whole_labels(array: Any) -> NDArray[Any]:
     return labels.astype(np.int64) if labels.dtype.kind in "iu" else labels
 
 
-def standardised(name: str, train: Any, test: Any) -> tuple[Features, Features]:
+def standardised(
+    name: str,
+    train: Any,
+    test: Any,
+) -> tuple[Features, Features]:
     """Scale features (N, d) to mean 0 and deviation 1 over the training rows, and
     return the training and the test features.
 
@@ -533,7 +551,10 @@ def standardised(name: str, train: Any, test: Any) -> tuple[Features, Features]:
             f" test_features {theirs.shape[1]}"
         )
 
-    with np.errstate(over="ignore", invalid="ignore"):
+    with np.errstate(
+        over="ignore",
+        invalid="ignore",
+    ):
         middle, spread = ours.mean(axis=0), ours.std(axis=0)
     finite = np.isfinite(spread)
     if not finite.all():

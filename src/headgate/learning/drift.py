@@ -31,7 +31,12 @@ class World:
     always is.
     """
 
-    def __init__(self, dataset: Dataset, seeds: Ints, clients: int) -> None:
+    def __init__(
+        self,
+        dataset: Dataset,
+        seeds: Ints,
+        clients: int,
+    ) -> None:
         self.dataset, self._shape = dataset, (len(seeds), clients)
 
     def stream(self, stream: Stream, rounds: int) -> "Stream | DriftingStream":
@@ -51,7 +56,10 @@ class World:
         return np.ones((self._shape[0], 1))
 
     def columns(
-        self, t: int, weight: Floats, by_concept: Floats
+        self,
+        t: int,
+        weight: Floats,
+        by_concept: Floats,
     ) -> dict[str, list[float]]:
         """Return the columns of the record about the concepts in round t."""
         return {}
@@ -156,7 +164,12 @@ class DriftingStream:
     a stream of these alone. An image in another appearance is another sample.
     """
 
-    def __init__(self, world: DriftingData, stream: Stream, rounds: int) -> None:
+    def __init__(
+        self,
+        world: DriftingData,
+        stream: Stream,
+        rounds: int,
+    ) -> None:
         self.world = world
         self.lengths = stream.lengths
         self.images = stream.samples
@@ -169,7 +182,10 @@ class DriftingStream:
         }
 
     def at(
-        self, clients: Ints, positions: Ints, concepts: Ints | None = None
+        self,
+        clients: Ints,
+        positions: Ints,
+        concepts: Ints | None = None,
     ) -> StreamRows:
         """Return the sample at positions[i] of the stream of clients[i] in concepts[i],
         by default concept 0, for every i.
@@ -194,7 +210,10 @@ class DriftingStream:
         return StreamRows(samples, rows)
 
     def _without(
-        self, number: int, there: NDArray[np.bool_], rounds: int
+        self,
+        number: int,
+        there: NDArray[np.bool_],
+        rounds: int,
     ) -> tuple[Stream, Ints]:
         """Return the stream of the images that occur in a concept, and the number of
         each of its samples among all samples.
@@ -226,7 +245,12 @@ class DriftingStream:
         )
         return stream, np.concatenate([own if own.size else unused for own in numbers])
 
-    def _check_data(self, number: int, kept: Sequence[Ints], rounds: int) -> None:
+    def _check_data(
+        self,
+        number: int,
+        kept: Sequence[Ints],
+        rounds: int,
+    ) -> None:
         """Refuse a concept in which a client would have no data in some round."""
         empty = np.flatnonzero([not own.size for own in kept])
         if not empty.size:
@@ -241,7 +265,11 @@ class DriftingStream:
                 )
 
 
-def _seen(concept: Concept, images: Pixels, labels: Labels) -> tuple[Pixels, Labels]:
+def _seen(
+    concept: Concept,
+    images: Pixels,
+    labels: Labels,
+) -> tuple[Pixels, Labels]:
     pixels = np.asarray(concept.images(images))
     called = np.asarray(concept.labels(images, labels))
     same = pixels.shape == images.shape and pixels.dtype == images.dtype
@@ -279,7 +307,9 @@ def sets_to_judge_by(shares: Floats, validation: bool) -> list[int]:
 
 
 def judgement(
-    places: Sequence[int], scores: Sequence[Floats], shares: Floats
+    places: Sequence[int],
+    scores: Sequence[Floats],
+    shares: Floats,
 ) -> Judgement:
     """Combine the accuracy and the loss, (R,) each, on the sets at these places, by the
     `shares` (R, concepts).

@@ -122,7 +122,11 @@ def naming(path: Path, wrong: str = "is damaged") -> Iterator[None]:
         raise DataError(f"{path}: {wrong} ({one_line(error, 200)})") from None
 
 
-def checked_labels(path: Path, labels: NDArray[Any], classes: int) -> Labels:
+def checked_labels(
+    path: Path,
+    labels: NDArray[Any],
+    classes: int,
+) -> Labels:
     """Return the labels read from `path` as int64; refuse labels outside 0..classes-1,
     and files without labels.
     """

@@ -121,7 +121,11 @@ def moves(
     return np.stack(np.divmod(draw, side)) - most
 
 
-def shifted(images: NDArray[np.uint8], move: Ints, most: int) -> NDArray[np.uint8]:
+def shifted(
+    images: NDArray[np.uint8],
+    move: Ints,
+    most: int,
+) -> NDArray[np.uint8]:
     """Shift each of the images (S, C, H, W) by its (down, right) in `move` (2, S), at
     most `most`; new pixels are 0.
 

@@ -18,7 +18,11 @@ from headgate.learning.models import Model, Shape
 from headgate.registry import in_one_line
 
 
-def build_model(model: Model, shape: Shape, classes: int) -> nn.Module:
+def build_model(
+    model: Model,
+    shape: Shape,
+    classes: int,
+) -> nn.Module:
     """Build the module of `model` for images of `shape`; refuse a module that headgate
     cannot train.
     """
@@ -119,7 +123,12 @@ def _check_output(
     classes: int,
 ) -> None:
     first = next(model.parameters())
-    images = torch.zeros(2, *shape, dtype=first.dtype, device=first.device)
+    images = torch.zeros(
+        2,
+        *shape,
+        dtype=first.dtype,
+        device=first.device,
+    )
     images[1] = 1
     try:
         with torch.no_grad():
@@ -135,7 +144,12 @@ def _check_output(
             f"model.kind = {name}: must return (n, {classes}) for n images, returns"
             f" {given} for 2"
         )
-    if not torch.allclose(output[:1], alone, rtol=1e-3, atol=1e-4):
+    if not torch.allclose(
+        output[:1],
+        alone,
+        rtol=1e-3,
+        atol=1e-4,
+    ):
         # Executors choose their own batches, which must not change any result.
         raise SettingError(
             f"model.kind = {name}: what it returns for an image depends on the images"
@@ -158,14 +172,23 @@ def last_layer(model: nn.Module, shape: Shape) -> nn.Linear | None:
     """
     answers: list[tuple[nn.Linear, Tensor]] = []
 
-    def note(layer: nn.Linear, _: object, answer: Tensor) -> None:
+    def note(
+        layer: nn.Linear,
+        _: object,
+        answer: Tensor,
+    ) -> None:
         answers.append((layer, answer))
 
     first = next(model.parameters())
     with torch.no_grad():
         layers = [layer for layer in model.modules() if type(layer) is nn.Linear]
         hooks = [layer.register_forward_hook(note) for layer in layers]
-        image = torch.zeros(1, *shape, dtype=first.dtype, device=first.device)
+        image = torch.zeros(
+            1,
+            *shape,
+            dtype=first.dtype,
+            device=first.device,
+        )
         try:
             logits = model(image)
         finally:

@@ -74,14 +74,20 @@ class Partition(ABC):
         return OwnerTable(self.split(labels, clients, seed, columns))
 
 
-def shuffled(rows: Ints, seed: int, client: int) -> Ints:
+def shuffled(
+    rows: Ints,
+    seed: int,
+    client: int,
+) -> Ints:
     """Return the rows in a random order that depends on the seed and the client."""
     drawn = uniform(seed, Purpose.PARTITION, rows, client)
     return rows[np.argsort(drawn, kind="stable")]
 
 
 def share_of_each_class(
-    labels: Ints, share: float, purpose: Purpose
+    labels: Ints,
+    share: float,
+    purpose: Purpose,
 ) -> NDArray[np.bool_]:
     """Return a mask of a random share of the rows of each class, rounded down; it is
     the same for all seeds.
@@ -248,7 +254,12 @@ class Dirichlet(Partition):
             " clients always stayed without data; raise alpha or use fewer clients"
         )
 
-    def _cuts(self, generator: np.random.Generator, clients: int, size: int) -> Ints:
+    def _cuts(
+        self,
+        generator: np.random.Generator,
+        clients: int,
+        size: int,
+    ) -> Ints:
         """Return the places at which a class is cut."""
         shares = generator.dirichlet(np.full(clients, self.alpha))
         return (np.cumsum(shares)[:-1] * size).astype(np.int64)
@@ -284,7 +295,11 @@ class ByColumn(Partition):
         return [np.flatnonzero(owner % clients == m) for m in range(clients)]
 
 
-def _enough_for_all(labels: Ints, clients: int, name: str) -> None:
+def _enough_for_all(
+    labels: Ints,
+    clients: int,
+    name: str,
+) -> None:
     """Refuse more clients than images, for partitions in which each image has one
     owner.
     """

@@ -75,7 +75,10 @@ def held_admissions(ledger: Ledger, clients: Ints) -> tuple[Ints, Ints]:
     return owner, spans(first, last - first)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class PurchaseTable:
     """The purchased samples that clients hold, in all runs of one policy; a table is
     replaced, never changed in place.
@@ -157,7 +160,10 @@ Known = PurchaseTable | None
 """the purchased samples that clients hold; None: nothing is stored"""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class StreamSource:
     """The source of the samples of one policy's clients, in all of its runs.
 
@@ -187,7 +193,12 @@ class StreamSource:
         """Return the table of purchases before round 1; None: nothing is stored."""
         return None
 
-    def available(self, known: Known, before: Ledger, ordered: Ints) -> Ints:
+    def available(
+        self,
+        known: Known,
+        before: Ledger,
+        ordered: Ints,
+    ) -> Ints:
         """Return how many of the ordered samples each client can admit, (S, M): at most
         what its stream has left.
         """
@@ -263,7 +274,10 @@ class StreamSource:
         return TrainingSamples(owner, seeds, whose, admissions, new)
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class PurchaseSource(StreamSource):
     """A source that stores the samples that clients admit, because the world changes or
     labels are late.
@@ -300,7 +314,12 @@ class PurchaseSource(StreamSource):
         found = self.stream_rows(seeds, clients, positions, concepts)
         return known.with_new(t, key_of(owner, admissions), *found)
 
-    def _later(self, t: int, known: PurchaseTable, had: Ints) -> PurchaseTable:
+    def _later(
+        self,
+        t: int,
+        known: PurchaseTable,
+        had: Ints,
+    ) -> PurchaseTable:
         """Return the table with `passed` as of round t, where clients have taken `had`
         samples of their streams, (S, M).
         """
@@ -356,7 +375,10 @@ class PurchaseSource(StreamSource):
         )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class ChoosingSource(PurchaseSource):
     """A source whose clients choose what they buy in a window of samples, and may keep
     some of the others.
@@ -372,7 +394,12 @@ class ChoosingSource(PurchaseSource):
     def looking(self, before: Ledger) -> Bools:
         return self.rule.looking(before)
 
-    def available(self, known: Known, before: Ledger, ordered: Ints) -> Ints:
+    def available(
+        self,
+        known: Known,
+        before: Ledger,
+        ordered: Ints,
+    ) -> Ints:
         assert known is not None
         spare = (known.spare[..., 0] >= 0).sum(axis=-1)
         return np.asarray(np.minimum(ordered, self._fresh(known, ordered) + spare))
@@ -419,7 +446,11 @@ class ChoosingSource(PurchaseSource):
         key = np.concatenate(keys)
         order = np.argsort(key)
         _, samples, rows = np.concatenate(bought)[order].T
-        after = replace(known, looked=known.looked + fresh, spare=spare)
+        after = replace(
+            known,
+            looked=known.looked + fresh,
+            spare=spare,
+        )
         return after.with_new(t, key[order], samples, rows)
 
     def _offer(
@@ -469,7 +500,10 @@ class ChoosingSource(PurchaseSource):
         if rule.beside_held:
             rows = self._held_rows(known, before, s, clients)
             features = self._scores(("features",), s, rows, rows >= 0).features
-            found = found._replace(held=features, held_there=rows >= 0)
+            found = found._replace(
+                held=features,
+                held_there=rows >= 0,
+            )
         return found
 
     def _held_rows(
@@ -531,11 +565,18 @@ def find_all(
     return found
 
 
-def _newest(offer: Ints, left: Bools, keep: int) -> Ints:
+def _newest(
+    offer: Ints,
+    left: Bools,
+    keep: int,
+) -> Ints:
     """Return the newest `keep` of the samples that each client did not buy, ascending
     as in the offer, filled up with −1, (C, keep, 3).
     """
-    newer = left.sum(axis=1, keepdims=True) - np.cumsum(left, axis=1)
+    newer = left.sum(
+        axis=1,
+        keepdims=True,
+    ) - np.cumsum(left, axis=1)
     newest = left & (newer < keep)
     slot = np.cumsum(newest, axis=1) - 1
     owner, place = np.nonzero(newest)
@@ -586,7 +627,12 @@ class UseCounts:
         uses.use(*np.divmod(keys, samples), counts.astype(np.int64))
         return uses
 
-    def use(self, runs: Ints, samples: Ints, times: Ints | None = None) -> None:
+    def use(
+        self,
+        runs: Ints,
+        samples: Ints,
+        times: Ints | None = None,
+    ) -> None:
         """Count a use of samples[i] by runs[i] for every i, or `times`[i] uses of
         samples that differ, in ascending order.
         """

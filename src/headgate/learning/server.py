@@ -156,7 +156,11 @@ SERVER = Slot(
 
 
 @paper("eq:global-aggregation")
-def aggregation_weights(rule: str, alpha: Floats, n: Ints) -> Floats:
+def aggregation_weights(
+    rule: str,
+    alpha: Floats,
+    n: Ints,
+) -> Floats:
     """Return w_m for every run (R, M): proportional to α_m·n_m, to α_m, or equal; a
     client without a sample weighs 0.
 
@@ -195,7 +199,11 @@ def newest_share(t: int, eta: float) -> float:
     return (eta + 1) / (t + eta)
 
 
-def between(old: NDArray[Any], new: NDArray[Any], share: float) -> NDArray[Any]:
+def between(
+    old: NDArray[Any],
+    new: NDArray[Any],
+    share: float,
+) -> NDArray[Any]:
     """Return old + share·(new − old), rounded once like torch.lerp: for float32 the
     product and the sum are in float64.
     """

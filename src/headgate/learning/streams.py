@@ -172,7 +172,10 @@ class Stream:
         """
 
     def at(
-        self, clients: Ints, positions: Ints, concepts: Ints | None = None
+        self,
+        clients: Ints,
+        positions: Ints,
+        concepts: Ints | None = None,
     ) -> StreamRows:
         """Return the sample at positions[i] of the stream of clients[i], for every i;
         `concepts` has no effect here.
@@ -189,7 +192,12 @@ class Stream:
         rows = self.owners.rows(clients, own)
         return StreamRows(self.starts[clients] + own, rows)
 
-    def _place(self, clients: Ints, positions: Ints, lengths: Ints) -> Ints:
+    def _place(
+        self,
+        clients: Ints,
+        positions: Ints,
+        lengths: Ints,
+    ) -> Ints:
         """Return the number of each image among its client's own."""
         nth, place = np.divmod(positions, lengths)
         if self.rule.ends and nth.any():

@@ -146,7 +146,11 @@ def _parquet(path: Path, content: bytes) -> pl.DataFrame:
     return pl.read_parquet(io.BytesIO(content)).with_columns(texts.cast(pl.String))
 
 
-def _check_size(path: Path, rows: int, columns: int) -> None:
+def _check_size(
+    path: Path,
+    rows: int,
+    columns: int,
+) -> None:
     """Refuse a table of too many columns, or one that would not fit into memory, before
     it is read.
     """
@@ -281,7 +285,11 @@ def _labels(path: Path, column: pl.Series) -> pl.Series:
     return column if column.dtype == pl.String else column.cast(pl.Int64)
 
 
-def _classes(path: Path, label: str, labels: pl.Series) -> list[Any]:
+def _classes(
+    path: Path,
+    label: str,
+    labels: pl.Series,
+) -> list[Any]:
     """Return the distinct labels in ascending order."""
     classes = labels.unique().sort().to_list()
     called = f'{path}: column "{shown(label)}" has'
@@ -307,7 +315,10 @@ def _numbered(
     """Return the number of the class of each row, (N,)."""
     kind = pl.String if isinstance(classes[0], str) else pl.Int64
     numbers = rows.labels.cast(kind, strict=False).replace_strict(
-        classes, range(len(classes)), default=None, return_dtype=pl.Int64
+        classes,
+        range(len(classes)),
+        default=None,
+        return_dtype=pl.Int64,
     )
     if numbers.null_count():
         row = int(numbers.is_null().arg_max() or 0)
@@ -419,7 +430,11 @@ def _scan(path: Path) -> pl.LazyFrame:
     """Scan this one file: brackets in its path are not a pattern, and key=value folders
     do not become columns.
     """
-    return pl.scan_parquet(path, glob=False, hive_partitioning=False)
+    return pl.scan_parquet(
+        path,
+        glob=False,
+        hive_partitioning=False,
+    )
 
 
 def _image_and_label(path: Path) -> tuple[str, str]:

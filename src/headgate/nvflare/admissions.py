@@ -36,7 +36,12 @@ class Admissions:
         )
         self.report: dict[str, Any] = {}
 
-    def admit(self, model: Any, most: int | None = None, erased: int = 0) -> range:
+    def admit(
+        self,
+        model: Any,
+        most: int | None = None,
+        erased: int = 0,
+    ) -> range:
         """Admit the purchase of this round, once. If the round is repeated, report what
         was admitted the first time.
 
@@ -84,7 +89,10 @@ class Admissions:
             )
         count.forget(known=order.last - order.samples)
 
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._path.parent.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         replace_file(self._path, json_bytes(asdict(count)))
         sync(self._path.parent)
         rounds = sorted(count.rounds)
@@ -92,7 +100,12 @@ class Admissions:
         self.report = {META: {"rounds": rounds, "admitted": admitted, "erased": gone}}
         return held
 
-    def _check(self, count: "_Count", run: str, order: Purchase) -> None:
+    def _check(
+        self,
+        count: "_Count",
+        run: str,
+        order: Purchase,
+    ) -> None:
         """Refuse a count that is another run's, or older or newer than what the server
         knows.
         """
@@ -162,7 +175,10 @@ def _purchase(model: Any) -> tuple[str, Purchase]:
             f"{SENT}.samples = {fields['samples']}: must be at most last ="
             f" {fields['last']}"
         )
-    return run, Purchase(**fields, price=amount(f"{SENT}.price", sent.get("price")))
+    return run, Purchase(
+        **fields,
+        price=amount(f"{SENT}.price", sent.get("price")),
+    )
 
 
 def _read(path: Path) -> _Count | None:

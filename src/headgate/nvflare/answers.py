@@ -47,12 +47,19 @@ def read_report(sent: Any, t: int) -> Delivery:
         )
     done = dict(zip(rounds, admitted, strict=True))
     erased = checked("erased", int, report.get("erased"))
-    return Delivery(done.pop(t), earlier=done, erased=erased)
+    return Delivery(
+        done.pop(t),
+        earlier=done,
+        erased=erased,
+    )
 
 
 @refused_if_unreadable()
 def read_update(
-    params: Any, is_change: bool, model: NamedArrays, longest: float | None = None
+    params: Any,
+    is_change: bool,
+    model: NamedArrays,
+    longest: float | None = None,
 ) -> Model:
     """Return a client's model in the dtypes of `model`, or refuse it.
 
@@ -96,12 +103,19 @@ def cast(arrays: Model, model: NamedArrays) -> Model:
         found = arrays[name]
         if own.dtype.kind in "iu" and found.dtype != own.dtype:
             _check_range(name, found, np.iinfo(own.dtype))
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(
+            over="ignore",
+            invalid="ignore",
+        ):
             moved[name] = in_type_of(own, found)
     return moved
 
 
-def _check_range(name: str, found: NDArray[Any], range_: "np.iinfo[Any]") -> None:
+def _check_range(
+    name: str,
+    found: NDArray[Any],
+    range_: "np.iinfo[Any]",
+) -> None:
     """Refuse numbers that a dtype of whole numbers cannot hold, because their cast
     could be any number.
     """

@@ -95,7 +95,9 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         own = "AdmissionController"
         persistor_id = text(f"{own}: persistor_id", persistor_id, TEXT)
         super().__init__(
-            persistor_id=persistor_id, ignore_result_error=True, task_check_period=0.1
+            persistor_id=persistor_id,
+            ignore_result_error=True,
+            task_check_period=0.1,
         )
         # NVFlare writes attributes with the names of parameters into the job, as JSON,
         # and makes the object again from them
@@ -216,7 +218,12 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
             )
         write_model(self._path(0), new)
 
-    def _round(self, books: Books, t: int, kept: KeptModel) -> KeptModel:
+    def _round(
+        self,
+        books: Books,
+        t: int,
+        kept: KeptModel,
+    ) -> KeptModel:
         """Run round t and return the new model. If no client can be asked or the job is
         stopped, return the same model.
         """
@@ -255,14 +262,22 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         return after
 
     def _ask(
-        self, purchases: Iterable[Purchase], t: int, model: Model, run: str
+        self,
+        purchases: Iterable[Purchase],
+        t: int,
+        model: Model,
+        run: str,
     ) -> dict[int, FLModel]:
         """Send the purchases and the model, wait, and return the answers by client."""
         answers: dict[int, FLModel] = {}
         for each in purchases:
             meta = {META: {**each._asdict(), "run": run}}
             self.send_model(
-                data=FLModel(params=model, current_round=t, meta=meta),
+                data=FLModel(
+                    params=model,
+                    current_round=t,
+                    meta=meta,
+                ),
                 targets=[self.sites[each.client]],
                 timeout=self.timeout,
                 callback=partial(answers.__setitem__, each.client),
@@ -272,7 +287,11 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         return answers.copy()
 
     def _judge(
-        self, books: Books, t: int, answers: Mapping[int, FLModel], model: Model
+        self,
+        books: Books,
+        t: int,
+        answers: Mapping[int, FLModel],
+        model: Model,
     ) -> "_Judged":
         """Check the answers. An answer is accepted as a whole, or refused as a whole
         for a reason.
@@ -294,7 +313,10 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         return judged
 
     def _moved(
-        self, t: int, updates: Mapping[int, tuple[int, Model]], kept: KeptModel
+        self,
+        t: int,
+        updates: Mapping[int, tuple[int, Model]],
+        kept: KeptModel,
     ) -> KeptModel:
         """Return the model after the updates of round t. If that is not finite, the
         model stays as it was.
@@ -308,10 +330,19 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
                 MetaKey.NUM_STEPS_CURRENT_ROUND: n,
                 "client_name": self.sites[client],
             }
-            results.append(FLModel(params=_widened(own), current_round=t, meta=meta))
+            results.append(
+                FLModel(
+                    params=_widened(own),
+                    current_round=t,
+                    meta=meta,
+                )
+            )
         # `update_model` may change them in place
         before = {name: own.copy() for name, own in kept.arrays.items()}
-        with np.errstate(over="ignore", invalid="ignore"):
+        with np.errstate(
+            over="ignore",
+            invalid="ignore",
+        ):
             found = self.update_model(FLModel(params=before), self.aggregate(results))
         try:
             shaped = same_shapes(getattr(found, "params", None), kept.arrays)
@@ -347,9 +378,15 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         """Give NVFlare's other components the model that stays, in place of the one
         that `update_model` has given them.
         """
-        learnable = make_model_learnable(weights=dict(kept.arrays), meta_props={})
+        learnable = make_model_learnable(
+            weights=dict(kept.arrays),
+            meta_props={},
+        )
         self.fl_ctx.set_prop(
-            AppConstants.GLOBAL_MODEL, learnable, private=True, sticky=True
+            AppConstants.GLOBAL_MODEL,
+            learnable,
+            private=True,
+            sticky=True,
         )
         return kept
 

@@ -74,7 +74,12 @@ def amounts(name: str, value: object) -> list[float]:
     ]
 
 
-def checked_price(t: int, value: Any, least: int, most: int) -> list[float]:
+def checked_price(
+    t: int,
+    value: Any,
+    least: int,
+    most: int,
+) -> list[float]:
     """Return what `price(t)` gave as a list: one price, or one for each of `least` to
     `most` clients.
     """
@@ -91,7 +96,11 @@ def checked_price(t: int, value: Any, least: int, most: int) -> list[float]:
     return prices
 
 
-def checked_present(t: int, value: object, sites: Sequence[str]) -> set[str]:
+def checked_present(
+    t: int,
+    value: object,
+    sites: Sequence[str],
+) -> set[str]:
     """Return what `present(t)` gave as a set of names of sites."""
     name = f"present({t})"
     there = _listed(name, value)

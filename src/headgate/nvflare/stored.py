@@ -64,4 +64,12 @@ def _medians(stated: str) -> list[float]:
         found = None
     if not isinstance(found, list) or len(found) != len(KINDS):
         raise DataError(f"{MEDIANS}: must be {len(KINDS)} numbers")
-    return [amount(MEDIANS, median, least=UNKNOWN, most=LONGEST) for median in found]
+    return [
+        amount(
+            MEDIANS,
+            median,
+            least=UNKNOWN,
+            most=LONGEST,
+        )
+        for median in found
+    ]

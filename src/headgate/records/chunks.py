@@ -34,7 +34,10 @@ from headgate.records.writer import TENSORS, RunWriter
 from headgate.registry import fill
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Chunk:
     """Some runs of a run folder that are played together.
 

@@ -370,7 +370,12 @@ def check_config(folder: Path) -> dict[str, Any]:
     return environment
 
 
-def check_executor(folder: Path, begun: str, wanted: str, trust: Sequence[str]) -> None:
+def check_executor(
+    folder: Path,
+    begun: str,
+    wanted: str,
+    trust: Sequence[str],
+) -> None:
     """Refuse another executor than the one with which the run was begun, and one from
     outside that the folder names, which may be another person's, and the user does not.
     """

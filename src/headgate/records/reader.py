@@ -89,7 +89,9 @@ class RunFolder:
     name: str
     sweep: str | None = None
     tables: dict[str, pl.DataFrame] = field(
-        default_factory=dict, repr=False, compare=False
+        default_factory=dict,
+        repr=False,
+        compare=False,
     )
 
     @classmethod
@@ -114,7 +116,12 @@ class RunFolder:
         return cls.head(Path(path)).with_settings()
 
     @classmethod
-    def head(cls, path: Path, name: str = "", sweep: str | None = None) -> "RunFolder":
+    def head(
+        cls,
+        path: Path,
+        name: str = "",
+        sweep: str | None = None,
+    ) -> "RunFolder":
         """Open the run in `path` without its settings, which take the longest to
         read.
         """
@@ -305,7 +312,10 @@ class RunFolder:
         return follower.rows
 
     def follower(
-        self, table: str, *columns: str, most_bytes: float = np.inf
+        self,
+        table: str,
+        *columns: str,
+        most_bytes: float = np.inf,
     ) -> Follower:
         """Return a follower of these columns that holds at most `most_bytes` of rows;
         it does not compare checksums.
@@ -381,10 +391,21 @@ class _State(BaseModel, strict=True):
 
     state: Literal["running", "finished", "interrupted"]
     round: int
-    rounds: int = Field(ge=0, le=ROUNDS)
+    rounds: int = Field(
+        ge=0,
+        le=ROUNDS,
+    )
     pid: int
-    elapsed_s: float = Field(0.0, ge=0, allow_inf_nan=False)
-    computing_s: float = Field(0.0, ge=0, allow_inf_nan=False)
+    elapsed_s: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+    )
+    computing_s: float = Field(
+        0.0,
+        ge=0,
+        allow_inf_nan=False,
+    )
     policies: list[str] = Field(min_length=1)
     seeds: list[int] = Field(min_length=1)
     diverged: list[_LostRun]
@@ -499,7 +520,10 @@ def scan_runs(folder: Path | str) -> tuple[list[RunFolder], dict[str, str]]:
             runs.append(head.with_settings())
         except DataError as error:
             damaged[found.name] = str(error)
-    runs.sort(key=lambda run: (run.started, run.name), reverse=True)
+    runs.sort(
+        key=lambda run: (run.started, run.name),
+        reverse=True,
+    )
     return runs, dict(sorted(damaged.items()))
 
 

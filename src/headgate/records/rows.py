@@ -20,7 +20,10 @@ Row = dict[str, Any]
 Column = Sequence[Any]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class PlayedRound:
     """A round of the runs of one policy.
 

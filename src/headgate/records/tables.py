@@ -210,7 +210,11 @@ def prefix_of(chunk: int | None) -> str:
     return "" if chunk is None else f"c{chunk:03d}-"
 
 
-def part_name(table: str, chunk: int | None, t: int) -> str:
+def part_name(
+    table: str,
+    chunk: int | None,
+    t: int,
+) -> str:
     """Return the name within the run folder of the part that ends with round `t`."""
     return f"{table}/{prefix_of(chunk)}part-{t:05d}.parquet"
 
@@ -263,7 +267,11 @@ def table_files(folder: Path, table: str) -> dict[Path, Mark]:
 def frame_of_rows(rows: Sequence[Mapping[str, Any]], table: str) -> pl.DataFrame:
     """Convert rows to a data frame, with null in place of NaN and infinity."""
     schema = _kinds(table, (name for row in rows for name in row))
-    frame = pl.DataFrame(rows, schema=schema, strict=False)
+    frame = pl.DataFrame(
+        rows,
+        schema=schema,
+        strict=False,
+    )
 
     numbers, element = pl.col(pl.Float64), pl.element()
     finite = pl.when(element.is_finite()).then(element)
@@ -357,7 +365,11 @@ def whole_table(
         # the run has continued or finished in the meantime
         return whole_table(folder, table, policies, most, sums)
     frame = pl.concat([pl.DataFrame(schema=TABLES[table]), *frames], how="diagonal")
-    frame = frame.unique(list(KEY), keep="last", maintain_order=True)
+    frame = frame.unique(
+        list(KEY),
+        keep="last",
+        maintain_order=True,
+    )
     further = [name for name in (*LOSSES, *LOOKS) if name in frame]
     rows = frame.height
     frame = frame.drop(name for name in further if frame[name].null_count() == rows)
@@ -624,7 +636,12 @@ def _runs_in(frame: pl.DataFrame) -> tuple[list[Run], NDArray[Any]]:
     keys = frame.select("policy", "seed")
     runs = keys.unique(maintain_order=True)
     numbered = runs.with_row_index("run")
-    rows = keys.join(numbered, on=runs.columns, how="left", maintain_order="left")
+    rows = keys.join(
+        numbered,
+        on=runs.columns,
+        how="left",
+        maintain_order="left",
+    )
     return runs.rows(), rows["run"].to_numpy()
 
 

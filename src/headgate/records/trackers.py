@@ -43,7 +43,12 @@ class Tracker:
     def __init__(self, kind: str) -> None:
         self.kind, self._logs, self._ends = kind, dict[str, Log](), ExitStack()
 
-    def start(self, name: str, config: Mapping[str, Any], folder: Path) -> None:
+    def start(
+        self,
+        name: str,
+        config: Mapping[str, Any],
+        folder: Path,
+    ) -> None:
         """Prepare to log the experiment `name`, in `folder` if the logger writes files;
         raise SettingError if this fails.
         """
@@ -54,7 +59,12 @@ class Tracker:
         }
         self._begin = _TRACKERS[self.kind](name, settings, folder, self._ends)
 
-    def log(self, policy: str, t: int, values: Mapping[str, float | None]) -> None:
+    def log(
+        self,
+        policy: str,
+        t: int,
+        values: Mapping[str, float | None],
+    ) -> None:
         """Log the means over the seeds of one policy after round `t`, without values
         that are NaN or None.
         """
@@ -95,7 +105,12 @@ def make_trackers(names: Sequence[str]) -> list[Tracker]:
     return [Tracker(name) for name in dict.fromkeys(names)]
 
 
-def _tensorboard(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
+def _tensorboard(
+    name: str,
+    settings: Row,
+    folder: Path,
+    ends: ExitStack,
+) -> Begin:
     """Write event files in folder/tensorboard/POLICY, with the metrics' names as tags,
     without torch or TensorFlow.
     """
@@ -117,11 +132,18 @@ def _tensorboard(name: str, settings: Row, folder: Path, ends: ExitStack) -> Beg
 
         def log(t: int, values: Mapping[str, float]) -> None:
             scalars = [
-                summary.Value(tag=tag, simple_value=value)
+                summary.Value(
+                    tag=tag,
+                    simple_value=value,
+                )
                 for tag, value in values.items()
             ]
             run.add_event(
-                event(wall_time=time.time(), step=t, summary=summary(value=scalars))
+                event(
+                    wall_time=time.time(),
+                    step=t,
+                    summary=summary(value=scalars),
+                )
             )
 
         return log
@@ -129,7 +151,12 @@ def _tensorboard(name: str, settings: Row, folder: Path, ends: ExitStack) -> Beg
     return begin
 
 
-def _mlflow(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
+def _mlflow(
+    name: str,
+    settings: Row,
+    folder: Path,
+    ends: ExitStack,
+) -> Begin:
     """Log one run per policy, nested in one parent run of the experiment `name`; every
     run has the settings as parameters.
 
@@ -151,8 +178,18 @@ def _mlflow(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
     def plain(key: str) -> str:
         return re.sub(r"[^\w.-]+", "_", key)[:250]
 
-    def create(title: str, settings: Row, tags: Mapping[str, str]) -> str:
-        run = str(client.create_run(experiment, run_name=title, tags=tags).info.run_id)
+    def create(
+        title: str,
+        settings: Row,
+        tags: Mapping[str, str],
+    ) -> str:
+        run = str(
+            client.create_run(
+                experiment,
+                run_name=title,
+                tags=tags,
+            ).info.run_id
+        )
         ends.callback(client.set_terminated, run)
         params = [
             entities.Param(plain(key), str(value)) for key, value in settings.items()
@@ -194,13 +231,19 @@ def _mlflow(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
     return begin
 
 
-def _wandb(name: str, settings: Row, folder: Path, ends: ExitStack) -> Begin:
+def _wandb(
+    name: str,
+    settings: Row,
+    folder: Path,
+    ends: ExitStack,
+) -> Begin:
     """Log one run per policy in the group `name`; the user's environment sets the mode,
     the project and the account.
     """
     wandb = import_module("wandb")
     folder.mkdir(
-        parents=True, exist_ok=True
+        parents=True,
+        exist_ok=True,
     )  # if the folder is missing, wandb writes to another one
 
     def begin(policy: str) -> Log:

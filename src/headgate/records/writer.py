@@ -69,7 +69,10 @@ TENSORS = "tensors.safetensors"
 def make_folder(folder: Path) -> None:
     """Make a folder and its parents; raise DataError if that is not possible."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
     except OSError as error:
         raise DataError(f"{folder}: cannot be made ({error.strerror})") from None
 
@@ -132,7 +135,13 @@ class RunWriter:
             if part.t != last:
                 part.path.unlink()
 
-    def state(self, state: str, t: int, rounds: int, **more: Any) -> dict[str, Any]:
+    def state(
+        self,
+        state: str,
+        t: int,
+        rounds: int,
+        **more: Any,
+    ) -> dict[str, Any]:
         """Write the state; that of a finished run has the checksums of its tables.
 
         Parameters

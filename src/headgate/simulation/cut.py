@@ -58,7 +58,11 @@ def runs_of(experiment: Experiment) -> int:
     return len(experiment.policies) * len(experiment.seeds)
 
 
-def most_runs(experiment: Experiment, executor: str, fit: int | None = None) -> int:
+def most_runs(
+    experiment: Experiment,
+    executor: str,
+    fit: int | None = None,
+) -> int:
     """Return the largest number of runs in a chunk; `fit` is the number that fits into
     the device memory, None on the CPU.
     """

@@ -68,11 +68,18 @@ have prices of their own
 def _seen(source: StreamSource, known: PurchaseTable | None) -> SampleView:
     """Return what retention rules may know of the samples of a policy's clients."""
 
-    def labels(seeds: Ints, clients: Ints, positions: Ints) -> Ints:
+    def labels(
+        seeds: Ints,
+        clients: Ints,
+        positions: Ints,
+    ) -> Ints:
         return source.labels[source.find(known, seeds, clients, positions).rows]
 
     def scores(
-        seeds: Ints, clients: Ints, positions: Ints, asked: tuple[str, ...]
+        seeds: Ints,
+        clients: Ints,
+        positions: Ints,
+        asked: tuple[str, ...],
     ) -> Scores:
         rows = source.find(known, seeds, clients, positions).rows
         return source.score(asked, seeds, rows)
@@ -102,7 +109,10 @@ def streams_of(
 
 
 def learner_of(
-    experiment: Experiment, dataset: Dataset, device: str, executor: str
+    experiment: Experiment,
+    dataset: Dataset,
+    device: str,
+    executor: str,
 ) -> Learner:
     """Return a numpy learner for logistic regression on the CPU if `gram` supports the
     settings, else a torch learner.
@@ -237,7 +247,11 @@ class Simulation:
         if data.stream.ends:
             ends = np.stack([stream.lengths for stream in self.streams])
 
-        def score(asked: tuple[str, ...], seeds: Ints, rows: Ints) -> Scores:
+        def score(
+            asked: tuple[str, ...],
+            seeds: Ints,
+            rows: Ints,
+        ) -> Scores:
             return self.learner.scores(self.models, asked, seeds + first, rows)
 
         labels = self.learner.dataset.train_labels
@@ -324,7 +338,10 @@ class Simulation:
         return sets_to_judge_by(shares, bool(given.data.validation))
 
     def _prepare(
-        self, t: int, before: Mapping[str, Ledger], known: Purchases
+        self,
+        t: int,
+        before: Mapping[str, Ledger],
+        known: Purchases,
     ) -> Prepared:
         """Do the part of round t that does not depend on the models after it, without
         changing the results of this round.
@@ -394,7 +411,12 @@ class Simulation:
         return now, source.after_round(purchases, after)
 
     def _batch(
-        self, t: int, clients: Ints, owner: Ints, samples: Ints, rows: Ints
+        self,
+        t: int,
+        clients: Ints,
+        owner: Ints,
+        samples: Ints,
+        rows: Ints,
     ) -> RoundSamples:
         """Return the samples of all clients (R, clients that train); `owner` is the
         place of the client of each sample among these.
@@ -453,7 +475,10 @@ class Simulation:
         return tensors
 
     def restore(
-        self, t: int, tensors: Mapping[str, NDArray[Any]], ledgers: Mapping[str, Ledger]
+        self,
+        t: int,
+        tensors: Mapping[str, NDArray[Any]],
+        ledgers: Mapping[str, Ledger],
     ) -> None:
         """Restore the state after round t."""
         self.t, self.ledgers, self._ahead = t, dict(ledgers), None

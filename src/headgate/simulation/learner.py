@@ -112,7 +112,12 @@ class Learner(ABC):
         as_numbers = [here.asarray(each, dtype=here.float64) for each in results]
         return Models(theta, mean, server), here.stack(as_numbers)
 
-    def losses(self, models: Models, batch: RoundSamples, runs: Ints) -> Array:
+    def losses(
+        self,
+        models: Models,
+        batch: RoundSamples,
+        runs: Ints,
+    ) -> Array:
         """Return the loss of each sample of these runs under the models before the
         round, (samples,); `read` waits for it.
 
@@ -127,7 +132,11 @@ class Learner(ABC):
         return self.arrays.concatenate(parts)
 
     def scores(
-        self, models: Models, asked: tuple[str, ...], runs: Ints, rows: Ints
+        self,
+        models: Models,
+        asked: tuple[str, ...],
+        runs: Ints,
+        rows: Ints,
     ) -> Scores:
         """Return the scores of rows of the training set; `runs` states for each row
         which run's model computes its scores.
@@ -224,7 +233,10 @@ class Learner(ABC):
 
     @abstractmethod
     def _answers(
-        self, theta: Array, rows: Ints, features: bool
+        self,
+        theta: Array,
+        rows: Ints,
+        features: bool,
     ) -> tuple[Array, Array | None]:
         """Return the logits of model theta (1, P) for rows of the training set, (S,
         classes), and its last layer's inputs.
@@ -235,5 +247,10 @@ class Learner(ABC):
         """Copy numbers to the device, in the dtype of the models."""
 
     @abstractmethod
-    def _between(self, old: Array, new: Array, share: float) -> Array:
+    def _between(
+        self,
+        old: Array,
+        new: Array,
+        share: float,
+    ) -> Array:
         """Return old + share·(new − old)."""

@@ -55,7 +55,12 @@ class Judged:
     have the same true class.
     """
 
-    def __init__(self, task: LinearTask, images: Pixels, labels: Labels) -> None:
+    def __init__(
+        self,
+        task: LinearTask,
+        images: Pixels,
+        labels: Labels,
+    ) -> None:
         self.task, self.images, self.labels = task, images, labels
         self.classes: list[tuple[int, Ints]] = []
         """pairs of a class and the rows of some of its images"""
@@ -77,8 +82,14 @@ class Judged:
             logits = self._logits(weight, parts)
             logits = logits.reshape(runs, self.task.classes, -1)
             own = logits[:, label].copy()
-            before = logits[:, :label].max(axis=1, initial=-np.inf)
-            after = logits[:, label + 1 :].max(axis=1, initial=-np.inf)
+            before = logits[:, :label].max(
+                axis=1,
+                initial=-np.inf,
+            )
+            after = logits[:, label + 1 :].max(
+                axis=1,
+                initial=-np.inf,
+            )
             # among equal largest logits, the first class is predicted
             hits += ((own > before) & (own >= after)).sum(axis=1)
 
@@ -141,7 +152,10 @@ class Judged:
         rare in the others come last.
         """
         used = self._bytes(rows) > 0
-        count = used.sum(axis=0, dtype=np.int16)
+        count = used.sum(
+            axis=0,
+            dtype=np.int16,
+        )
         rarest = np.where(used, count, np.int16(EVALUATED)).min(axis=1)
         order = np.argsort(-rarest, kind="stable")
         return np.array_split(rows[order], -(-len(rows) // ALIKE))
@@ -221,7 +235,10 @@ class LinearLearner(Learner):
         return np.asarray(np.log(np.exp(logits).sum(axis=0)) - own)
 
     def _answers(
-        self, theta: Floats, rows: Ints, features: bool
+        self,
+        theta: Floats,
+        rows: Ints,
+        features: bool,
     ) -> tuple[Floats, Floats | None]:
         samples, logits = self._logits(theta, self.dataset.train_images[rows])
         if not features:
@@ -240,5 +257,10 @@ class LinearLearner(Learner):
     def _put(self, values: NDArray[Any]) -> Floats:
         return values.astype(self.dtype)
 
-    def _between(self, old: Floats, new: Floats, share: float) -> Floats:
+    def _between(
+        self,
+        old: Floats,
+        new: Floats,
+        share: float,
+    ) -> Floats:
         return between(old, new, share)

@@ -39,7 +39,11 @@ class NetLearner(Learner):
     arrays = torch
 
     def __init__(
-        self, experiment: Experiment, dataset: Dataset, device: str, executor: str
+        self,
+        experiment: Experiment,
+        dataset: Dataset,
+        device: str,
+        executor: str,
     ) -> None:
         super().__init__(experiment, dataset)
         self.device = device
@@ -132,7 +136,10 @@ class NetLearner(Learner):
         return -log_chances(logits, batch.labels).view(-1)
 
     def _answers(
-        self, theta: Tensor, rows: Ints, features: bool
+        self,
+        theta: Tensor,
+        rows: Ints,
+        features: bool,
     ) -> tuple[Tensor, Tensor | None]:
         images = self.images.index_select(0, to_device(rows, self.task.device))
         return self.judges[0].answers(theta, images, features)
@@ -140,11 +147,20 @@ class NetLearner(Learner):
     def _put(self, values: NDArray[Any]) -> Tensor:
         return to_device(values, self.task.device).to(self.task.dtype)
 
-    def _between(self, old: Tensor, new: Tensor, share: float) -> Tensor:
+    def _between(
+        self,
+        old: Tensor,
+        new: Tensor,
+        share: float,
+    ) -> Tensor:
         return torch.lerp(old, new, share)
 
 
-def shifted(images: Tensor, move: Tensor, most: int) -> Tensor:
+def shifted(
+    images: Tensor,
+    move: Tensor,
+    most: int,
+) -> Tensor:
     """Shift images by their moves as `learning.local.shifted` does, on the device of
     the images.
     """
@@ -163,7 +179,11 @@ class Evaluator:
     """
 
     def __init__(
-        self, task: Task, images: Tensor, labels: Tensor, executor: Any = None
+        self,
+        task: Task,
+        images: Tensor,
+        labels: Tensor,
+        executor: Any = None,
     ) -> None:
         self.task, self.images, self.labels = task, images, labels
         # functional_call may change a module that shares parameters
@@ -181,8 +201,16 @@ class Evaluator:
         P).
         """
         samples = len(self.labels)
-        hits = torch.zeros(len(theta), dtype=torch.int64, device=theta.device)
-        loss = torch.zeros(len(theta), dtype=torch.float64, device=theta.device)
+        hits = torch.zeros(
+            len(theta),
+            dtype=torch.int64,
+            device=theta.device,
+        )
+        loss = torch.zeros(
+            len(theta),
+            dtype=torch.float64,
+            device=theta.device,
+        )
         with torch.no_grad():
             models = self._models(theta)
             for start in range(0, samples, EVALUATED):
@@ -196,7 +224,10 @@ class Evaluator:
 
     @native_kernels()
     def answers(
-        self, theta: Tensor, images: Tensor, features: bool = False
+        self,
+        theta: Tensor,
+        images: Tensor,
+        features: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Return the logits of one model (1, P) for images, (S, classes), and, with
         `features`, its last layer's inputs.
@@ -230,7 +261,10 @@ class Evaluator:
         return None if self.judging else [self._model(vector) for vector in theta]
 
     def _logits(
-        self, theta: Tensor, models: list[dict[str, Tensor]] | None, images: Tensor
+        self,
+        theta: Tensor,
+        models: list[dict[str, Tensor]] | None,
+        images: Tensor,
     ) -> Iterator[tuple[int | slice, Tensor]]:
         """Yield pairs of a run, or a slice of all runs, and the logits of its models
         for the images.

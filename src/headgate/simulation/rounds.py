@@ -39,7 +39,10 @@ class Round:
     clients: list[Row]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Prepared:
     """The part of a round that does not depend on its models: what is admitted, and
     which clients train on which samples.
@@ -110,12 +113,20 @@ class Listening:
         self.runs = np.flatnonzero(np.repeat(asked, self._seeds))
         self._clients = experiment.system.clients
 
-    def ask(self, learner: Learner, models: Models, batch: RoundSamples) -> Any:
+    def ask(
+        self,
+        learner: Learner,
+        models: Models,
+        batch: RoundSamples,
+    ) -> Any:
         """Start to compute the losses of samples under the models before the round."""
         return learner.losses(models, batch, self.runs) if self.runs.size else None
 
     def answers(
-        self, learner: Learner, asked: Any, now: Prepared
+        self,
+        learner: Learner,
+        asked: Any,
+        now: Prepared,
     ) -> Mapping[str, Losses]:
         """Return the losses by policy; `asked` is the result of `ask`."""
         if not self.runs.size:
@@ -147,7 +158,11 @@ class Listening:
 
 
 def mean_losses(
-    losses: Floats, new: NDArray[np.bool_], sizes: Ints, clients: Ints, many: int
+    losses: Floats,
+    new: NDArray[np.bool_],
+    sizes: Ints,
+    clients: Ints,
+    many: int,
 ) -> Losses:
     """Return mean losses per client, (R, many), of samples that are sorted by client:
     `sizes` (R, C) for `clients` (R, C).
@@ -180,7 +195,10 @@ def mean_losses(
     return Losses(mean(losses, new), mean(losses, ~new), mean(right, new))
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Recording:
     """The facts about an experiment that the rows of its rounds need."""
 
@@ -189,7 +207,11 @@ class Recording:
     sources: Mapping[str, StreamSource]
 
     def metrics(
-        self, now: Prepared, uses: UseCounts, train_loss: Floats, found: Judgement
+        self,
+        now: Prepared,
+        uses: UseCounts,
+        train_loss: Floats,
+        found: Judgement,
     ) -> list[Row]:
         """Return one row per run. n counts the samples that all clients hold; N, n_eff
         and the bound use those trained on.

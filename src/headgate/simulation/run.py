@@ -38,7 +38,10 @@ the longer one applies
 
 
 def examine(
-    experiment: Experiment, dataset: Dataset, device: str, executor: str
+    experiment: Experiment,
+    dataset: Dataset,
+    device: str,
+    executor: str,
 ) -> tuple[dict[str, Any], Simulation | None]:
     """Return facts about software and device, and raise the errors that can be found
     before the start.
@@ -98,7 +101,11 @@ def examine(
     return facts, None
 
 
-def _footprint(experiment: Experiment, one: Simulation, dataset: Dataset) -> Footprint:
+def _footprint(
+    experiment: Experiment,
+    one: Simulation,
+    dataset: Dataset,
+) -> Footprint:
     """Return the footprint of an experiment on a GPU."""
     theta, executor = one.models.theta, one.learner.executor
     # includes the images of every concept if the world changes
@@ -120,7 +127,9 @@ def _footprint(experiment: Experiment, one: Simulation, dataset: Dataset) -> Foo
 
 
 def resume(
-    chunk: Chunk, dataset: Dataset, device: str = "auto"
+    chunk: Chunk,
+    dataset: Dataset,
+    device: str = "auto",
 ) -> tuple[Simulation, RunWriter]:
     """Restore a chunk from its newest checkpoint, with the same executor and kind of
     device.

@@ -242,7 +242,11 @@ def _task(
 # starting
 
 
-def _worker(tasks: Sequence[_Task], device: str, processes: int | None) -> Worker:
+def _worker(
+    tasks: Sequence[_Task],
+    device: str,
+    processes: int | None,
+) -> Worker:
     """Return the worker that plays all chunks that have rounds left."""
     experiments = [task.experiment for task in tasks if task.left]
     unnamed = {
@@ -338,7 +342,11 @@ def _described(runs: Sequence[OwnedRun], worker: Worker) -> str:
     return f"{_counted(number, 'run')} ({inside}) {where}".rstrip()
 
 
-def _counted(number: int, one: str, many: str = "") -> str:
+def _counted(
+    number: int,
+    one: str,
+    many: str = "",
+) -> str:
     """Return a number with its noun.
 
     >>> _counted(1, "seed"), _counted(2, "seed")
@@ -350,7 +358,11 @@ def _counted(number: int, one: str, many: str = "") -> str:
 # supervision
 
 
-def _play(worker: Worker, device: str, progress: ChunkProgress) -> None:
+def _play(
+    worker: Worker,
+    device: str,
+    progress: ChunkProgress,
+) -> None:
     """Simulate all chunks that have rounds left."""
     try:
         with stop_requested() as stop:

@@ -79,7 +79,11 @@ class Player:
         self._ready: dict[Path, Simulation] = {}
 
     def examine(
-        self, folder: Path, experiment: Experiment, device: str, executor: str
+        self,
+        folder: Path,
+        experiment: Experiment,
+        device: str,
+        executor: str,
     ) -> dict[str, Any]:
         """Return the facts of `run.examine` about the run that will be begun in a
         folder, and keep its simulation for `play`.
@@ -181,7 +185,11 @@ class Processes:
         self._children = [_Child() for _ in range(processes)]
 
     def examine(
-        self, folder: Path, experiment: Experiment, device: str, executor: str
+        self,
+        folder: Path,
+        experiment: Experiment,
+        device: str,
+        executor: str,
     ) -> dict[str, Any]:
         """Return the facts of `run.examine`."""
         child = self._children[0]
@@ -336,13 +344,22 @@ class _Answers:
         self._chunks: list[Chunk] = []
 
     def examine(
-        self, folder: str, tables: dict[str, Any], device: str, executor: str
+        self,
+        folder: str,
+        tables: dict[str, Any],
+        device: str,
+        executor: str,
     ) -> dict[str, Any]:
         """Return the facts of `run.examine`."""
         experiment = build("", tables)
         return self._player.examine(Path(folder), experiment, device, executor)
 
-    def play(self, folder: str, device: str, number: int | None) -> float:
+    def play(
+        self,
+        folder: str,
+        device: str,
+        number: int | None,
+    ) -> float:
         """Simulate the remaining rounds of a chunk, and return the seconds that it
         took.
         """

@@ -89,12 +89,20 @@ def mismatch(n: ArrayLike, N_eff: ArrayLike) -> Floats:
     N_eff = floats(N_eff)
     gap = np.maximum(N_eff - n, 0.0)
     product = n * N_eff
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+    with np.errstate(
+        divide="ignore",
+        invalid="ignore",
+        over="ignore",
+    ):
         return np.where(product > 0, gap / product, np.inf)
 
 
 @paper("eq:gen-gap-Neff-app", "lem:gen-Neff-app", "eq:gen-final-proof")
-def generalisation_gap(N: ArrayLike, uniform: ArrayLike, k: BoundConstants) -> Floats:
+def generalisation_gap(
+    N: ArrayLike,
+    uniform: ArrayLike,
+    k: BoundConstants,
+) -> Floats:
     """Return 10·B·√(Pdim/(N·Ṽ))·√(1 + log(N/Pdim)).
 
     max(N, Pdim) replaces N, and `uniform` is Ṽ.
@@ -106,7 +114,11 @@ def generalisation_gap(N: ArrayLike, uniform: ArrayLike, k: BoundConstants) -> F
         return np.asarray(10.0 * k.loss * root)
 
 
-def mismatch_terms(uneven: Floats, step: float, k: BoundConstants) -> Floats:
+def mismatch_terms(
+    uneven: Floats,
+    step: float,
+    k: BoundConstants,
+) -> Floats:
     """Return D·σ·√x + η·σ²·x with x = `uneven` and η = `step`.
 
     The result is infinite if x is infinite, even with constants of zero.
@@ -119,7 +131,10 @@ def mismatch_terms(uneven: Floats, step: float, k: BoundConstants) -> Floats:
 
 @paper("eq:cum-regret-bound", "eq:cum-regret-bound_detail", "thm:regret-neff")
 def learning_error(
-    n: ArrayLike, N: ArrayLike, uniform: ArrayLike, k: BoundConstants
+    n: ArrayLike,
+    N: ArrayLike,
+    uniform: ArrayLike,
+    k: BoundConstants,
 ) -> Floats:
     """Return each round's term of Ē_T(π) in Theorem 1.
 
@@ -131,7 +146,11 @@ def learning_error(
 
 
 @paper("eq:penalty-dpp")
-def penalty(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
+def penalty(
+    n: ArrayLike,
+    N: ArrayLike,
+    k: BoundConstants,
+) -> Floats:
     """Return p(t), the term of Theorem 1 with perfectly even reuse (Ṽ = 1).
 
     It has η̃ for η, and no constant.
@@ -140,7 +159,11 @@ def penalty(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
     return np.asarray(uneven + generalisation_gap(N, 1.0, k))
 
 
-def penalty_slope(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
+def penalty_slope(
+    n: ArrayLike,
+    N: ArrayLike,
+    k: BoundConstants,
+) -> Floats:
     """Return dp/dΛ, which is −∞ before the first sample.
 
     An admitted sample adds one to both n and N.
@@ -151,7 +174,11 @@ def penalty_slope(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
     u = np.maximum(N, k.pdim) / k.pdim
     log_u = np.log(u)
 
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+    with np.errstate(
+        divide="ignore",
+        invalid="ignore",
+        over="ignore",
+    ):
         root = 0.5 * k.D * k.sigma * np.sqrt(uneven)
         linear = k.penalty_step * k.sigma**2 * uneven
         finite = -(1.0 / n + 1.0 / N) * (root + linear)
@@ -162,7 +189,9 @@ def penalty_slope(n: ArrayLike, N: ArrayLike, k: BoundConstants) -> Floats:
 
 
 def penalty_curvature(
-    n: ArrayLike, N: ArrayLike, k: BoundConstants
+    n: ArrayLike,
+    N: ArrayLike,
+    k: BoundConstants,
 ) -> tuple[Floats, Floats]:
     """Return d²p/dΛ² in two parts.
 
@@ -174,7 +203,11 @@ def penalty_curvature(
     uneven = mismatch(n, N)
     u = N / k.pdim
 
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+    with np.errstate(
+        divide="ignore",
+        invalid="ignore",
+        over="ignore",
+    ):
         a, b = 1.0 / n, 1.0 / N
         root = k.D * k.sigma * np.sqrt(uneven)
         of_root = root * (0.75 * (a * a + b * b) + 0.5 * a * b)
@@ -200,6 +233,16 @@ def memory_proportional_weight(alpha: ArrayLike, n: ArrayLike) -> Floats:
     [0.25, 0.75]
     """
     share = floats(alpha) * floats(n)
-    total = share.sum(axis=-1, keepdims=True)
+    total = share.sum(
+        axis=-1,
+        keepdims=True,
+    )
     none = np.zeros_like(share)
-    return np.asarray(np.divide(share, total, out=none, where=total > 0))
+    return np.asarray(
+        np.divide(
+            share,
+            total,
+            out=none,
+            where=total > 0,
+        )
+    )

@@ -37,7 +37,9 @@ def dpp_objective(
 
 @paper("eq:lambda-min-max", "eq:lambda-interval")
 def admission_interval(
-    t: ArrayLike, rate: ArrayLike, rho: ArrayLike
+    t: ArrayLike,
+    rate: ArrayLike,
+    rho: ArrayLike,
 ) -> tuple[Floats, Floats]:
     """Return the ends of [Λ_min(t), Λ_max(t)] = [Λ̄·(1 − ρ^t), Λ̄/(1 − ρ^t)].
 
@@ -58,7 +60,12 @@ def rounds_to(T: int) -> Floats:
 
 
 @paper("eq:ck-bound", "eq:ck-bound-detail", "cor:ck-specialization")
-def ck_bound(K: int, rate: float, T: int, k: BoundConstants) -> Floats:
+def ck_bound(
+    K: int,
+    rate: float,
+    T: int,
+    k: BoundConstants,
+) -> Floats:
     """Return the terms of Ē_T(π^CK), t = 1..T, in Corollary 1.
 
     Constant admission has Λ̄ = rate and retention K. The paper uses n = K·Λ̄ from the
@@ -71,7 +78,11 @@ def ck_bound(K: int, rate: float, T: int, k: BoundConstants) -> Floats:
 
 
 @paper("eq:oracle-upper-bound-explicit")
-def oracle_bound(buffers: ArrayLike, T: int, k: BoundConstants) -> Floats:
+def oracle_bound(
+    buffers: ArrayLike,
+    T: int,
+    k: BoundConstants,
+) -> Floats:
     """Return the terms of Ē_T^oracle, t = 1..T.
 
     The oracle has B̄ fresh samples in every round and uses each once.
@@ -98,7 +109,11 @@ def cost_violation(spend: ArrayLike, budget: float) -> float:
 
 
 @paper("eq:cum-buffer-violation", "eq:avg-buffer-constraint")
-def buffer_violation(occupancy: ArrayLike, buffers: ArrayLike, T: int) -> float:
+def buffer_violation(
+    occupancy: ArrayLike,
+    buffers: ArrayLike,
+    T: int,
+) -> float:
     """Return Vio^B(T) = Σ_m [Σ_t E(n_m − B_m)]^+.
 
     `occupancy` is summed over the T rounds, (R, M). A violation of 0 means that
@@ -118,7 +133,10 @@ class Benchmark(NamedTuple):
 
 @paper("eq:ck-cost-constraint", "eq:ck-buffer-constraint")
 def saturated(
-    K: int, mean_price: float, buffers: ArrayLike, budget: float
+    K: int,
+    mean_price: float,
+    buffers: ArrayLike,
+    budget: float,
 ) -> Benchmark:
     """Return K with the largest rate Λ̄ for which c̄·Λ̄ ≤ C and K·λ_m ≤ B_m.
 
@@ -129,7 +147,9 @@ def saturated(
 
 @paper("eq:optimal-K", "cor:optimal-k")
 def optimal_K(
-    mean_price: float, buffers: ArrayLike, budget: float
+    mean_price: float,
+    buffers: ArrayLike,
+    budget: float,
 ) -> tuple[Benchmark, Benchmark]:
     """Return both candidates of Corollary 2, each with the highest rate that fits.
 

@@ -34,7 +34,12 @@ def effective_sample_size(total_uses: ArrayLike, squared_uses: ArrayLike) -> Flo
     total = floats(total_uses)
     squares = floats(squared_uses)
     unused = np.zeros(np.broadcast(total, squares).shape)
-    return np.divide(total**2, squares, out=unused, where=squares > 0)
+    return np.divide(
+        total**2,
+        squares,
+        out=unused,
+        where=squares > 0,
+    )
 
 
 @paper("eq:age-evolution")
@@ -76,7 +81,11 @@ def ck_uniformity(K: int, t: ArrayLike) -> Floats:
 
 
 @paper("eq:ck-buffer-occupancy", "eq:ck-training-size", "eq:ck-distinct-samples")
-def ck_counts(K: int, rate: ArrayLike, t: ArrayLike) -> tuple[Floats, Floats]:
+def ck_counts(
+    K: int,
+    rate: ArrayLike,
+    t: ArrayLike,
+) -> tuple[Floats, Floats]:
     """Return n(t) = λ·min(t, K) and N(t) = λ·t under constant admission.
 
     `rate` is λ of one client, or Λ̄. The paper writes n = K·λ "for sufficiently large

@@ -41,7 +41,12 @@ UNREADABLE = 20
 # the runs of a policy
 
 
-def runs_in(library: Library, name: str, policy: str, by_client: bool = False) -> Runs:
+def runs_in(
+    library: Library,
+    name: str,
+    policy: str,
+    by_client: bool = False,
+) -> Runs:
     """Return the runs of a policy; `by_client` adds what each client holds."""
     run = library.open(name)
     held = library.clients(name) if by_client else None
@@ -76,7 +81,12 @@ class RunList:
 
 
 def run_list(
-    library: Library, search: str, sort: Sort, order: Order, limit: int, offset: int
+    library: Library,
+    search: str,
+    sort: Sort,
+    order: Order,
+    limit: int,
+    offset: int,
 ) -> RunList:
     """Return the runs that contain all words of `search`.
 
@@ -88,7 +98,10 @@ def run_list(
 
     falling = order == "desc"
     if sort in BY_HEAD:
-        found.sort(key=BY_HEAD[sort], reverse=falling)
+        found.sort(
+            key=BY_HEAD[sort],
+            reverse=falling,
+        )
     else:
         found = _sorted_by_result(library, found, BY_ROW[sort], falling)
 
@@ -109,13 +122,19 @@ def _contains(head: RunFolder, words: Sequence[str]) -> bool:
 
 
 def _sorted_by_result(
-    library: Library, found: Sequence[RunFolder], key: str, falling: bool
+    library: Library,
+    found: Sequence[RunFolder],
+    key: str,
+    falling: bool,
 ) -> list[RunFolder]:
     """Return the runs sorted by a column of their rows; those without it come last."""
     rows = library.rows([head.name for head in found])
     results = {row["name"]: row[key] for row in rows}
     known = [head for head in found if results[head.name] is not None]
-    known.sort(key=lambda head: results[head.name], reverse=falling)
+    known.sort(
+        key=lambda head: results[head.name],
+        reverse=falling,
+    )
     return known + [head for head in found if results[head.name] is None]
 
 
@@ -209,7 +228,12 @@ def curves(
     )
 
 
-def clients(library: Library, name: str, policy: str | None, seed: int | None) -> Heat:
+def clients(
+    library: Library,
+    name: str,
+    policy: str | None,
+    seed: int | None,
+) -> Heat:
     """Return how full the buffers are in the run of a seed.
 
     If `seed` is None, it is the mean over all runs of the policy.

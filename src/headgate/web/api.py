@@ -44,10 +44,27 @@ Policy = Annotated[
 ]
 Policies = Annotated[
     list[str],
-    Query(description="these alone; may be repeated", max_length=compare.MOST_RUNS),
+    Query(
+        description="these alone; may be repeated",
+        max_length=compare.MOST_RUNS,
+    ),
 ]
-Seed = Annotated[int | None, Query(ge=0, le=2**62, description="a seed of the run")]
-Points = Annotated[int, Query(ge=2, le=2000, description="most points of a line")]
+Seed = Annotated[
+    int | None,
+    Query(
+        ge=0,
+        le=2**62,
+        description="a seed of the run",
+    ),
+]
+Points = Annotated[
+    int,
+    Query(
+        ge=2,
+        le=2000,
+        description="most points of a line",
+    ),
+]
 
 
 class Json(Response):
@@ -65,7 +82,10 @@ class Json(Response):
 
 def endpoints(library: Library) -> APIRouter:
     """Return the endpoints for these runs. Each request is answered in a thread."""
-    router = APIRouter(prefix="/api", responses=REFUSALS)
+    router = APIRouter(
+        prefix="/api",
+        responses=REFUSALS,
+    )
 
     @router.get("/health", response_model=Health)
     def health() -> Response:
@@ -82,9 +102,21 @@ def endpoints(library: Library) -> APIRouter:
         order: Annotated[
             answers.Order, Query(description="rising or falling")
         ] = "desc",
-        limit: Annotated[int, Query(ge=1, le=1000, description="most rows")] = 100,
+        limit: Annotated[
+            int,
+            Query(
+                ge=1,
+                le=1000,
+                description="most rows",
+            ),
+        ] = 100,
         offset: Annotated[
-            int, Query(ge=0, le=10**9, description="rows to pass over")
+            int,
+            Query(
+                ge=0,
+                le=10**9,
+                description="rows to pass over",
+            ),
         ] = 0,
     ) -> Response:
         """Return the runs that match a search, sorted, one page at a time."""
@@ -101,7 +133,12 @@ def endpoints(library: Library) -> APIRouter:
     def curves(
         name: str,
         since: Annotated[
-            int, Query(ge=0, le=10**9, description="only rounds after this one")
+            int,
+            Query(
+                ge=0,
+                le=10**9,
+                description="only rounds after this one",
+            ),
         ] = 0,
         points: Points = 400,
         policies: Policies = [],  # noqa: B006  # FastAPI copies it
@@ -110,7 +147,11 @@ def endpoints(library: Library) -> APIRouter:
         return Json(answers.curves(library, name, since, points, policies))
 
     @router.get("/runs/{name}/clients", response_model=Heat)
-    def clients(name: str, policy: Policy = None, seed: Seed = None) -> Response:
+    def clients(
+        name: str,
+        policy: Policy = None,
+        seed: Seed = None,
+    ) -> Response:
         """Return how full each client's buffer is; without a seed, the mean over
         seeds.
         """

@@ -80,7 +80,10 @@ class RunComparison:
     """
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Line:
     """A policy of a run: one value for each of its runs and each round that is
     drawn.
@@ -136,7 +139,11 @@ def compare(
     )
 
 
-def _place_of(lines: Sequence[Line], run: str | None, policy: str | None) -> int:
+def _place_of(
+    lines: Sequence[Line],
+    run: str | None,
+    policy: str | None,
+) -> int:
     """Return the place of the first line with this run and this policy, if stated."""
     for place, each in enumerate(lines):
         if run in (None, each.run) and policy in (None, each.policy):
@@ -176,7 +183,11 @@ def _is_sound(one: Runs) -> bool:
     return bool(0 < one.spend.mean() < np.inf and np.isfinite(one.last).all())
 
 
-def _line(runs: Runs, metric: str, points: int) -> Line:
+def _line(
+    runs: Runs,
+    metric: str,
+    points: int,
+) -> Line:
     """Return the line of the runs that have begun.
 
     Metrics of learning leave out runs whose model diverged.
@@ -219,7 +230,12 @@ def _difference(line: Line, to: Line) -> ComparedSeries:
     return ComparedSeries(**_points(line, x, gaps, line.ends[mine] - to.ends[theirs]))
 
 
-def _points(line: Line, x: Ints, values: Floats, ends: Floats) -> dict[str, Any]:
+def _points(
+    line: Line,
+    x: Ints,
+    values: Floats,
+    ends: Floats,
+) -> dict[str, Any]:
     """Return the points that have a mean, and the mean of the last values."""
     mean, half = means(values)
     known = np.isfinite(mean)

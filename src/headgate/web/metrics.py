@@ -89,7 +89,11 @@ def mean_age(admitted: Floats, held: Floats) -> float:
     1.0
     """
     newest_first = np.cumsum(admitted[:, ::-1], axis=1)
-    held_by_age = np.diff(np.minimum(newest_first, held[:, None]), axis=1, prepend=0)
+    held_by_age = np.diff(
+        np.minimum(newest_first, held[:, None]),
+        axis=1,
+        prepend=0,
+    )
     ages = held_by_age @ np.arange(admitted.shape[1])
     return float(ages.sum() / max(held.sum(), 1))
 

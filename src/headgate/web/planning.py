@@ -42,23 +42,46 @@ NOT_ASKED = ("file", "folder", "column", "sha256")
 class PlanRun(BaseModel):
     """The section `run` of the recipe."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+    )
 
-    rounds: Annotated[StrictInt, Field(ge=2, le=LIMITS["rounds"])]
-    seeds: Annotated[StrictInt, Field(ge=1, le=LIMITS["seeds"])] = 5
+    rounds: Annotated[
+        StrictInt,
+        Field(
+            ge=2,
+            le=LIMITS["rounds"],
+        ),
+    ]
+    seeds: Annotated[
+        StrictInt,
+        Field(
+            ge=1,
+            le=LIMITS["seeds"],
+        ),
+    ] = 5
 
 
 class PlanRequest(BaseModel):
     """A request for a plan: a recipe with one policy, as `headgate plan` reads it."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(
+        extra="forbid",
+        frozen=True,
+        allow_inf_nan=False,
+    )
 
     system: dict[str, Any]
     prices: dict[str, Any]
     """prices as in a recipe; a trace includes its list of prices"""
     run: PlanRun
     policies: Annotated[
-        dict[str, dict[str, Any]], Field(min_length=1, max_length=1)
+        dict[str, dict[str, Any]],
+        Field(
+            min_length=1,
+            max_length=1,
+        ),
     ] = {"headgate": {}}  # pydantic copies it
     """the settings of one policy, by its kind"""
     bound: dict[str, Any] = Field(default_factory=dict)
@@ -143,7 +166,11 @@ def check_waiting(experiment: Experiment) -> None:
         )
 
 
-def _check_values(where: str, value: Any, depth: int = 0) -> None:
+def _check_values(
+    where: str,
+    value: Any,
+    depth: int = 0,
+) -> None:
     """Refuse what is too large, and what names a file or a module."""
     if depth > MOST_DEPTH:
         raise SettingError(f"{where[:100]}: too deep")
@@ -254,7 +281,11 @@ def answer(asked: PlanRequest) -> PlanAnswer:
     experiment, recipe = built(asked)
     check_waiting(experiment)
     system, policy = experiment.system, experiment.policies[asked.policy]
-    with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
+    with np.errstate(
+        over="ignore",
+        invalid="ignore",
+        divide="ignore",
+    ):
         made = plan(experiment.given_for(policy), policy)
         return PlanAnswer(
             plan=plan_json(experiment, asked.policy, made),
@@ -269,7 +300,11 @@ def answer(asked: PlanRequest) -> PlanAnswer:
         )
 
 
-def _curves(experiment: Experiment, name: str, result: Rehearsal) -> PolicyCurves:
+def _curves(
+    experiment: Experiment,
+    name: str,
+    result: Rehearsal,
+) -> PolicyCurves:
     found = policy_curves(as_runs(experiment, name, result))
     oracle = oracle_bound(experiment.system.buffer, experiment.rounds, experiment.bound)
     drawn = Series(rounded(oracle[np.array(found.t) - 1]), [None] * len(found.t))

@@ -159,7 +159,12 @@ class Library:
                 return None
             return self._followed(run, "clients", "held")
 
-    def _followed(self, run: RunFolder, table: str, *columns: str) -> Rows:
+    def _followed(
+        self,
+        run: RunFolder,
+        table: str,
+        *columns: str,
+    ) -> Rows:
         key = run.name, columns
         follower = self._followers.pop(key, None)
         if follower is None or follower.folder != run.path:

@@ -65,12 +65,20 @@ class Guard:
     """Middleware that checks host, origin, size and token of every request."""
 
     def __init__(
-        self, app: ASGIApp, host: str = "127.0.0.1", token: str | None = None
+        self,
+        app: ASGIApp,
+        host: str = "127.0.0.1",
+        token: str | None = None,
     ) -> None:
         self._app, self._token = app, token
         self._names = None if host in EVERYWHERE else LOOPBACK | {host.lower()}
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    async def __call__(
+        self,
+        scope: Scope,
+        receive: Receive,
+        send: Send,
+    ) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -67,7 +67,11 @@ def token_for(host: str, file: Path | None = None) -> str | None:
     return given
 
 
-def link_to(host: str, port: int, token: str | None) -> str:
+def link_to(
+    host: str,
+    port: int,
+    token: str | None,
+) -> str:
     """Return the link to the page, with the token if there is one.
 
     >>> link_to("127.0.0.1", 8040, None), link_to("::1", 80, "abc")
@@ -88,7 +92,10 @@ def listen(host: str, port: int) -> socket.socket:
         raise SettingError(f"--port {port}: must be 0 to 65535")
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            host,
+            port,
+            type=socket.SOCK_STREAM,
+            flags=socket.AI_PASSIVE,
         )[0]
     except (OSError, UnicodeError):
         raise SettingError(f"--host {host}: is no address of this machine") from None
@@ -151,7 +158,9 @@ PAGES = ("/", "/run/{name}", "/compare", "/plan")
 
 
 def make_app(
-    folder: Path, host: str = "127.0.0.1", token: str | None = None
+    folder: Path,
+    host: str = "127.0.0.1",
+    token: str | None = None,
 ) -> FastAPI:
     """Return the application of the page for the runs in `folder`."""
     library = Library(folder)
@@ -165,7 +174,13 @@ def make_app(
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
-        middleware=[Middleware(Guard, host=host, token=token)],
+        middleware=[
+            Middleware(
+                Guard,
+                host=host,
+                token=token,
+            )
+        ],
         exception_handlers={
             HeadgateError: _refuse,
             HTTPException: _refuse_http,
@@ -211,12 +226,20 @@ async def _plotly(request: Request) -> Response:
     folder = Path(found.submodule_search_locations[0])
     script = folder / "package_data" / "plotly.min.js"
     kept = {"Cache-Control": "private, max-age=86400"}
-    return FileResponse(script, media_type="text/javascript", headers=kept)
+    return FileResponse(
+        script,
+        media_type="text/javascript",
+        headers=kept,
+    )
 
 
 class _Static(StaticFiles):
     def file_response(
-        self, full_path: Any, stat_result: Any, scope: Scope, status_code: int = 200
+        self,
+        full_path: Any,
+        stat_result: Any,
+        scope: Scope,
+        status_code: int = 200,
     ) -> Response:
         response = super().file_response(full_path, stat_result, scope, status_code)
         # the browser asks again, and gets 304 if nothing has changed

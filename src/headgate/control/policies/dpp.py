@@ -121,7 +121,11 @@ def horizon_at(view: View) -> int:
     return max(horizon, 2)
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(
+    frozen=True,
+    eq=False,
+    kw_only=True,
+)
 class Dpp(AdmissionPolicy):
     """Drift-plus-penalty without an interval. If V is left out, it is T^gamma.
 
@@ -189,7 +193,12 @@ class Dpp(AdmissionPolicy):
         if V is None and horizon is not None:
             V = max(horizon, 2) ** self.gamma
         K = given.better_K() if self.K is None else self.K
-        return replace(self, K=K, V=V, bound=self.bound or given.bound)
+        return replace(
+            self,
+            K=K,
+            V=V,
+            bound=self.bound or given.bound,
+        )
 
     def retention(self, system: System) -> Retention:
         return KStep(self.required("K"), capacity=self.capacity)
@@ -237,7 +246,11 @@ class Dpp(AdmissionPolicy):
 
 
 @paper("eq:dpp-policy", "alg:acdpp")
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(
+    frozen=True,
+    eq=False,
+    kw_only=True,
+)
 class Acdpp(Dpp):
     """ACDPP: drift-plus-penalty inside an interval that shrinks towards the rate Λ̄
     (paper §5, Algorithm 1).
@@ -280,7 +293,11 @@ class Acdpp(Dpp):
             rate = given.highest_rate(int(known.required("K")))
         if rho is None and horizon is not None:
             rho = 1.0 - max(horizon, 2) ** -self.phi
-        return replace(known, rate=rate, rho=rho)
+        return replace(
+            known,
+            rate=rate,
+            rho=rho,
+        )
 
     def interval(self, view: View) -> tuple[Floats, Floats]:
         rho = self.rho
@@ -292,7 +309,11 @@ class Acdpp(Dpp):
 # the argmin
 
 
-def argmin_on(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
+def argmin_on(
+    objective: BentCurve,
+    lo: Floats,
+    hi: Floats,
+) -> Floats:
     """Return the minimiser on [lo, hi], (R,).
 
     If two are equally good, it is the larger one.
@@ -306,7 +327,11 @@ def argmin_on(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
     return np.where(objective.value(right) <= objective.value(left), right, left)
 
 
-def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
+def convex_argmin(
+    objective: BentCurve,
+    lo: Floats,
+    hi: Floats,
+) -> Floats:
     """Return where the slope crosses zero, by Newton steps inside a bracket.
 
     The result is lo if the slope is always positive, hi if it is always negative.
@@ -323,7 +348,10 @@ def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
         curvature = sum(objective.curvature(x))
         low = np.where(inside & (slope < 0), x, low)
         high = np.where(inside & (slope > 0), x, high)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(
+            divide="ignore",
+            invalid="ignore",
+        ):
             step = x - slope / curvature
         middle = 0.5 * (low + high)
         better = np.where((step > low) & (step < high), step, middle)
@@ -337,7 +365,9 @@ def convex_argmin(objective: BentCurve, lo: Floats, hi: Floats) -> Floats:
 
 
 def concave_part(
-    objective: BentCurve, start: Floats, end: Floats
+    objective: BentCurve,
+    start: Floats,
+    end: Floats,
 ) -> tuple[Floats, Floats]:
     """Return the ends of the part of [start, end] where the curvature is negative.
 
@@ -349,7 +379,10 @@ def concave_part(
     def excess(x: Floats) -> Floats:
         """Return the log of the ratio, negative if the objective is concave."""
         convex, bent = objective.curvature(x)
-        with np.errstate(divide="ignore", invalid="ignore"):
+        with np.errstate(
+            divide="ignore",
+            invalid="ignore",
+        ):
             return np.where(bent < 0, np.log(convex) - np.log(-bent), np.inf)
 
     low, high = start.copy(), end.copy()
@@ -372,7 +405,11 @@ def concave_part(
     return np.where(concave, left, end), np.where(concave, right, end)
 
 
-def _edge(excess: Callable[[Floats], Floats], within: Floats, beyond: Floats) -> Floats:
+def _edge(
+    excess: Callable[[Floats], Floats],
+    within: Floats,
+    beyond: Floats,
+) -> Floats:
     """Return the last point from `within` to `beyond` where `excess` is negative.
 
     It is negative at `within`.

@@ -29,7 +29,10 @@ FILLS = ("first", "gradual", "none")
 
 
 @paper("eq:constant-admission", "def:constant-admission")
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Constant(AdmissionPolicy):
     """π^CK (paper, Definition 2): admits Λ(t) = rate, divided in proportion to the
     buffers, and keeps samples for K rounds.
@@ -65,7 +68,11 @@ class Constant(AdmissionPolicy):
     def resolved(self, given: PolicyContext) -> Self:
         K = given.better_K() if self.K is None else self.K
         rate = given.highest_rate(K) if self.rate is None else self.rate
-        return replace(self, K=K, rate=rate)
+        return replace(
+            self,
+            K=K,
+            rate=rate,
+        )
 
     def retention(self, system: System) -> Retention:
         return self.rule or KStep(self.required("K"), capacity=self.capacity)
@@ -77,7 +84,10 @@ class Constant(AdmissionPolicy):
         return AdmissionRequest(total), memory
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Hybrid(AdmissionPolicy):
     """Some clients train on stale samples only; the others admit samples at a constant
     rate (paper §7).
@@ -127,7 +137,12 @@ class Hybrid(AdmissionPolicy):
             K = optimal_K(given.mean_price, fresh, given.system.budget)[0].K
         if rate is None:
             rate = given.highest_rate(K, fresh)
-        return replace(self, stale=stale, K=K, rate=rate)
+        return replace(
+            self,
+            stale=stale,
+            K=K,
+            rate=rate,
+        )
 
     def mask(self, system: System) -> NDArray[np.bool_]:
         """Return which clients are stale.
@@ -183,7 +198,10 @@ class Hybrid(AdmissionPolicy):
         return AdmissionRequest(total, free=fill), memory
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Oracle(AdmissionPolicy):
     """The costless oracle fills the buffers with fresh samples in every round.
 
@@ -199,7 +217,11 @@ class Oracle(AdmissionPolicy):
         return AdmissionRequest(total), memory
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(
+    frozen=True,
+    eq=False,
+    kw_only=True,
+)
 class Clairvoyant(BudgetedPolicy):
     """A reference that knows all prices, so it buys the most samples for the money.
 
@@ -214,7 +236,10 @@ class Clairvoyant(BudgetedPolicy):
     """
 
     fill: float = 0.0
-    given: PolicyContext | None = field(default=None, metadata={"setting": False})
+    given: PolicyContext | None = field(
+        default=None,
+        metadata={"setting": False},
+    )
 
     def resolved(self, given: PolicyContext) -> Self:
         return replace(self, given=given)
@@ -255,7 +280,11 @@ class Clairvoyant(BudgetedPolicy):
         return np.clip(wanted / self.places(view.system).sum(), 0.0, 1.0), memory
 
 
-def cheapest_first(prices: Floats, system: System, fill: float = 0.0) -> Ints:
+def cheapest_first(
+    prices: Floats,
+    system: System,
+    fill: float = 0.0,
+) -> Ints:
     """Return the samples to buy per round, (T,).
 
     They are first bought for `fill` in round 1, then in whole buffers in the cheapest
@@ -281,7 +310,10 @@ never limited
 """
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Held(AdmissionPolicy):
     """A policy within its limits of money and places.
 
@@ -369,7 +401,11 @@ class Held(AdmissionPolicy):
         return AdmissionRequest(np.minimum(request.total, fits), room, given), memory
 
 
-def _affordable(view: View, asked: Ints, most: Floats) -> Ints:
+def _affordable(
+    view: View,
+    asked: Ints,
+    most: Floats,
+) -> Ints:
     """Return the whole samples of those asked for that the money buys, (R, M)."""
     nothing = np.zeros(asked.shape)
     wanted = asked.astype(np.float64)

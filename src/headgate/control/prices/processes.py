@@ -32,7 +32,12 @@ class PriceProcess(ABC):
     """currency symbol of the prices; empty for synthetic prices"""
 
     @abstractmethod
-    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+    def path(
+        self,
+        seeds: Ints,
+        start: int,
+        stop: int,
+    ) -> Floats:
         """Return the prices of rounds start ≤ t < stop.
 
         Parameters
@@ -66,7 +71,11 @@ class PriceProcess(ABC):
         """
 
 
-def rounds_of(seeds: Ints, start: int, stop: int) -> tuple[Ints, Ints]:
+def rounds_of(
+    seeds: Ints,
+    start: int,
+    stop: int,
+) -> tuple[Ints, Ints]:
     """Return seeds and rounds that broadcast to (R, stop − start).
 
     They are for `headgate.control.randomness.uniform`.
@@ -110,7 +119,12 @@ class Uniform(PriceProcess):
                 f"low = {self.low}: must not be above high = {self.high}"
             )
 
-    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+    def path(
+        self,
+        seeds: Ints,
+        start: int,
+        stop: int,
+    ) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
         return self.low + (self.high - self.low) * uniform(seed, Purpose.PRICE, t)
 
@@ -133,7 +147,12 @@ class Fixed(PriceProcess):
     def __post_init__(self) -> None:
         positive("value", self.value)
 
-    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+    def path(
+        self,
+        seeds: Ints,
+        start: int,
+        stop: int,
+    ) -> Floats:
         return np.full((len(seeds), stop - start), float(self.value))
 
     def mean(self, rounds: int | None) -> float:
@@ -191,7 +210,12 @@ class Markov(PriceProcess):
         share = np.maximum(found, 0.0)
         return np.asarray(share / share.sum())
 
-    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+    def path(
+        self,
+        seeds: Ints,
+        start: int,
+        stop: int,
+    ) -> Floats:
         seed, t = rounds_of(seeds, 0, stop)
         draws = uniform(seed, Purpose.PRICE_STATE, t)[..., None]
         reach = np.cumsum(self._matrix, axis=1)[:, :-1]
@@ -246,7 +270,12 @@ class Switches(PriceProcess):
         at = np.searchsorted(ends, place, side="right")
         return np.asarray(np.asarray(self.levels, dtype=np.float64)[at])
 
-    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+    def path(
+        self,
+        seeds: Ints,
+        start: int,
+        stop: int,
+    ) -> Floats:
         return np.tile(self._prices(start, stop), (len(seeds), 1))
 
     def mean(self, rounds: int | None) -> float:
@@ -284,7 +313,12 @@ class PerClient(PriceProcess):
             raise SettingError("factors = []: needs one factor for each client")
         a_share("noise", self.noise)  # keeps prices at zero or above
 
-    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+    def path(
+        self,
+        seeds: Ints,
+        start: int,
+        stop: int,
+    ) -> Floats:
         seed, t = rounds_of(seeds, start, stop)
         clients = np.arange(len(self.factors))
         draw = uniform(seed[..., None], Purpose.PRICE_CLIENT, t[..., None], clients)
@@ -313,7 +347,12 @@ class WithLooks(PriceProcess):
     labels: PriceProcess
     looks: float
 
-    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+    def path(
+        self,
+        seeds: Ints,
+        start: int,
+        stop: int,
+    ) -> Floats:
         return self.labels.path(seeds, start, stop) + self.looks
 
     def mean(self, rounds: int | None) -> float:

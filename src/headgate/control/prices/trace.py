@@ -26,7 +26,10 @@ if TYPE_CHECKING:
 AT_END = ("stop", "repeat")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Trace(PriceProcess):
     """The same recorded prices for every seed.
 
@@ -52,7 +55,10 @@ class Trace(PriceProcess):
 
     prices: tuple[float, ...] | None = None
     at_end: Literal["stop", "repeat"] = "stop"
-    file: str | None = field(default=None, metadata={"path": True})
+    file: str | None = field(
+        default=None,
+        metadata={"path": True},
+    )
     column: str | None = None
     sha256: str | None = None
 
@@ -102,7 +108,12 @@ class Trace(PriceProcess):
             )
         return self._values[np.arange(last) % rounds]
 
-    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+    def path(
+        self,
+        seeds: Ints,
+        start: int,
+        stop: int,
+    ) -> Floats:
         return np.tile(self._upto(stop)[start - 1 :], (len(seeds), 1))
 
     def mean(self, rounds: int | None) -> float:
@@ -115,7 +126,11 @@ class Trace(PriceProcess):
         return mean
 
 
-def _column(path: Path, content: bytes, asked: str | None) -> list[float]:
+def _column(
+    path: Path,
+    content: bytes,
+    asked: str | None,
+) -> list[float]:
     """Return the prices in a file, with NaN for a missing one."""
     import polars
 
@@ -147,17 +162,29 @@ def _column(path: Path, content: bytes, asked: str | None) -> list[float]:
     return values.fill_null(float("nan")).to_list()
 
 
-def _frame(path: Path, kind: str, content: bytes) -> "polars.LazyFrame":
+def _frame(
+    path: Path,
+    kind: str,
+    content: bytes,
+) -> "polars.LazyFrame":
     import polars
 
     if kind == "csv":
         text = content.decode().encode()
-        return polars.read_csv(text, infer_schema=False, n_rows=PRICES + 1).lazy()
+        return polars.read_csv(
+            text,
+            infer_schema=False,
+            n_rows=PRICES + 1,
+        ).lazy()
     check_parquet(path, content, most=PRICES)
     return polars.scan_parquet(io.BytesIO(content))
 
 
-def _named(path: Path, columns: list[str], asked: str | None) -> str:
+def _named(
+    path: Path,
+    columns: list[str],
+    asked: str | None,
+) -> str:
     """Return the name of the column that holds the prices."""
     wanted = ("price", "cost") if asked is None else (asked,)
     for name in wanted:
@@ -230,7 +257,12 @@ class Market(PriceProcess):
     def _scaled(self, values: Floats) -> Floats:
         return np.asarray(self.scale * np.maximum(values, 0.0))
 
-    def path(self, seeds: Ints, start: int, stop: int) -> Floats:
+    def path(
+        self,
+        seeds: Ints,
+        start: int,
+        stop: int,
+    ) -> Floats:
         prices = self._prices
         seed, t = rounds_of(seeds, start, stop)
         first = (uniform(seed, Purpose.PRICE_START, 0) * len(prices)).astype(np.int64)

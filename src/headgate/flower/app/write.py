@@ -76,7 +76,10 @@ def write_app(
     for name in FILES:
         (home / name).write_bytes((TEMPLATE / "package" / name).read_bytes())
     for module, path in own.items():
-        (home / module).parent.mkdir(parents=True, exist_ok=True)
+        (home / module).parent.mkdir(
+            parents=True,
+            exist_ok=True,
+        )
         (home / module).write_bytes(path.read_bytes())
     (home / "recipe.toml").write_text(tomli_w.dumps(tables), "utf-8")
     return experiment
@@ -123,7 +126,10 @@ def app_settings(folder: Path) -> tuple[int, Path]:
 
 
 def single(
-    recipe: str, overrides: Sequence[str], policy: str | None, clients: int | None
+    recipe: str,
+    overrides: Sequence[str],
+    policy: str | None,
+    clients: int | None,
 ) -> list[str]:
     """Return overrides for one policy, by default headgate, and one seed. With other
     clients, each has the same budget.

@@ -52,7 +52,11 @@ def ensure_certificates(folder: Path, hosts: Sequence[str] = ()) -> list[str]:
     authority, signer, server, key = (folder / name for name in FILES)
     wanted = [_alternative_name(host) for host in (*hosts, *LOOPBACK)]
     now, warnings = datetime.now(UTC), list[str]()
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(
+        mode=0o700,
+        parents=True,
+        exist_ok=True,
+    )
     if not authority.exists():
         _make("headgate authority", authority, signer, AUTHORITY_DAYS, AUTHORITY)
 
@@ -103,7 +107,13 @@ def _make(
     for use in uses:
         command += ["-addext", use]
     try:
-        subprocess.run(command, check=True, capture_output=True, text=True, umask=0o077)
+        subprocess.run(
+            command,
+            check=True,
+            capture_output=True,
+            text=True,
+            umask=0o077,
+        )
     except FileNotFoundError:
         raise SettingError(
             "openssl: is not installed; certificates are made by it"

@@ -62,7 +62,10 @@ SERVER_APP = "flwr-serverapp"
 
 
 def write_server(
-    folder: Path, certificates: Path, listen: str, inside: int
+    folder: Path,
+    certificates: Path,
+    listen: str,
+    inside: int,
 ) -> list[Path]:
     """Write the files for the server's machine into a folder, and return their paths.
 
@@ -74,7 +77,10 @@ def write_server(
     port = listen.rpartition(":")[2]
     made = _write(folder, SERVER, ("nginx.conf", *RENEWAL), port, values)
     for each in (folder / "temporary", folder / "user"):
-        each.mkdir(mode=0o700, exist_ok=True)
+        each.mkdir(
+            mode=0o700,
+            exist_ok=True,
+        )
     config = (
         f'[superlink]\ndefault = "{NAME}"\n[superlink.{NAME}]\n'
         f'address = "127.0.0.1:{inside}"\n'
@@ -152,7 +158,11 @@ def _write(
         wanted[f"{name}.sh"] = f"{name.rstrip('-0123456789')}.sh", name
     for name in services:
         wanted[f"headgate-{name}.service"] = "unit.service", name
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.mkdir(
+        mode=0o700,
+        parents=True,
+        exist_ok=True,
+    )
     for name, (template, service) in wanted.items():
         text = (TEMPLATE / template).read_text("utf-8")
         filled = Template(text).substitute(values, service=service)
@@ -180,7 +190,12 @@ def flwr(folder: Path, *words: str) -> dict[str, Any]:
     return answer
 
 
-def register(folder: Path, client: int, public: Path, replace: bool = False) -> None:
+def register(
+    folder: Path,
+    client: int,
+    public: Path,
+    replace: bool = False,
+) -> None:
     """Register the public key of a client's SuperNode with the SuperLink that has this
     folder.
     """
@@ -221,7 +236,11 @@ class Loopback(ExitStack):
         path = f"{os.environ.get('PATH', os.defpath)}:/usr/sbin"
         if shutil.which("nginx", path=path) is None:
             raise SettingError("nginx: is not installed; apt-get install nginx")
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.folder.mkdir(
+            mode=0o700,
+            parents=True,
+            exist_ok=True,
+        )
         self.enter_context(FolderLock()).take(self.folder, self.folder)
         self.callback(self._end)
         self._end()  # processes that a killed one has left behind
@@ -270,7 +289,12 @@ class Loopback(ExitStack):
         )
         self.start(f"supernode-{client}", home)
 
-    def start(self, name: str, home: Path, *words: str) -> None:
+    def start(
+        self,
+        name: str,
+        home: Path,
+        *words: str,
+    ) -> None:
         """Start the script of a service, with a new log in the deployment's folder. It
         restarts whenever it ends.
         """
@@ -288,7 +312,10 @@ class Loopback(ExitStack):
             )
 
     def await_that(
-        self, condition: Callable[[], Any], what: str, pause: float = 0.5
+        self,
+        condition: Callable[[], Any],
+        what: str,
+        pause: float = 0.5,
     ) -> Any:
         """Wait until `condition` returns a true value, and return it. A call that fails
         is repeated.
@@ -330,7 +357,10 @@ class Loopback(ExitStack):
                     yield int(path.name)
 
     def run(
-        self, app: Path, out: Path, settings: Mapping[str, Any] | None = None
+        self,
+        app: Path,
+        out: Path,
+        settings: Mapping[str, Any] | None = None,
     ) -> None:
         """Submit an app and follow it to its end. If its ServerApp is lost, submit it
         again; the run then continues.

@@ -60,7 +60,10 @@ class Batched(Executor[Task]):
     weighs_samples = True
 
     def __init__(
-        self, task: Task, memory: int | None = None, few_shapes: bool | None = None
+        self,
+        task: Task,
+        memory: int | None = None,
+        few_shapes: bool | None = None,
     ) -> None:
         cuda = task.device.type == "cuda"
         super().__init__(task)
@@ -99,7 +102,10 @@ class Batched(Executor[Task]):
             rows = self._index(group.rows)
             own = self._index(group.members)
             real = self._index(group.real).to(theta.dtype)
-            share = real / real.sum(dim=1, keepdim=True).clamp(min=1)
+            share = real / real.sum(
+                dim=1,
+                keepdim=True,
+            ).clamp(min=1)
             inputs: Inputs = (theta[own // clients], images[rows], labels[rows], share)
             if batch.factors is not None:
                 inputs = (*inputs, share * batch.factors[rows])
@@ -197,7 +203,13 @@ class Batched(Executor[Task]):
                 )
                 yield filled, members
 
-    def _add(self, after: Tensor, moves: Tensor, runs: Ints, shares: Tensor) -> None:
+    def _add(
+        self,
+        after: Tensor,
+        moves: Tensor,
+        runs: Ints,
+        shares: Tensor,
+    ) -> None:
         """Add the clients' updates to their runs in place, at most one per run at a
         time, so that the order is fixed.
         """
@@ -225,8 +237,19 @@ class Batched(Executor[Task]):
         task = self.task
         start = task.flat.vector(dict(self.model.named_parameters())).expand(2, -1)
         given = getattr(torch, task.given)
-        images = torch.zeros(2, 1, *task.shape, dtype=given, device=task.device)
-        labels = torch.zeros(2, 1, dtype=torch.int64, device=task.device)
+        images = torch.zeros(
+            2,
+            1,
+            *task.shape,
+            dtype=given,
+            device=task.device,
+        )
+        labels = torch.zeros(
+            2,
+            1,
+            dtype=torch.int64,
+            device=task.device,
+        )
         share = torch.ones_like(labels, dtype=task.dtype)
         own = {each.untyped_storage().data_ptr() for each in self.model.parameters()}
         saved = 0
@@ -258,7 +281,10 @@ class _Recorded:
     """
 
     def __init__(
-        self, function: Callable[[Inputs], Outputs], inputs: Inputs, pool: Any
+        self,
+        function: Callable[[Inputs], Outputs],
+        inputs: Inputs,
+        pool: Any,
     ) -> None:
         # The graph reads and writes the memory of these tensors, and does not keep them
         # alive.

@@ -188,7 +188,10 @@ class Executor(ABC, Generic[Task]):
         """
 
     def bytes_of_run(
-        self, samples: int, clients: int, training: LocalTraining
+        self,
+        samples: int,
+        clients: int,
+        training: LocalTraining,
     ) -> int | None:
         """Return the bytes of memory that a run needs while it trains, or None if this
         is not known.

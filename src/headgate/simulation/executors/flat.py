@@ -31,7 +31,11 @@ class FlatLoop(Executor[Task]):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.model = copy.deepcopy(task.model).to(task.device, task.dtype)
-        self.vector = torch.empty(task.flat.size, dtype=task.dtype, device=task.device)
+        self.vector = torch.empty(
+            task.flat.size,
+            dtype=task.dtype,
+            device=task.device,
+        )
         self.parameters = list(self.model.parameters())
         self.places = list(task.flat.views(self.vector).values())
         for parameter, place in zip(self.parameters, self.places, strict=True):

@@ -54,7 +54,10 @@ Floats = NDArray[Any]
 """an array of float32 or float64, depending on the task"""
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class LinearTask(TrainingTask):
     """A task whose model is linear in the pixels: a matrix (classes, features) and,
     with `bias`, one number per class.
@@ -188,7 +191,9 @@ class Gram(Executor[Any]):
         images, labels, offsets, factors = work.batch
         batch = RaggedBatch(plain(images), plain(labels), offsets, plain(factors))
         given = work._replace(
-            theta=plain(work.theta), batch=batch, weights=plain(work.weights)
+            theta=plain(work.theta),
+            batch=batch,
+            weights=plain(work.weights),
         )
         with one_thread():
             after, losses = self.train(given)
@@ -225,7 +230,12 @@ class Gram(Executor[Any]):
                 bins.append((span, self._gram(room, span, clients)))
         return samples, logits, bins
 
-    def _gram(self, room: Floats, span: slice, clients: Iterator[slice]) -> Floats:
+    def _gram(
+        self,
+        room: Floats,
+        span: slice,
+        clients: Iterator[slice],
+    ) -> Floats:
         """Return the Gram matrix (p, p) of a bin of samples, with zeros between samples
         of different clients.
 
@@ -247,7 +257,11 @@ class Gram(Executor[Any]):
         return gram
 
     def _averaged(
-        self, work: Work, runs: list[slice], samples: Floats, moves: Floats
+        self,
+        work: Work,
+        runs: list[slice],
+        samples: Floats,
+        moves: Floats,
     ) -> Floats:
         """Return the models plus the updates of their runs, one product each."""
         after = np.empty(work.theta.shape, work.theta.dtype)
@@ -255,7 +269,11 @@ class Gram(Executor[Any]):
         for r, run in enumerate(runs):
             np.matmul(moves[:, run], samples[run], weight[r])
             if bias is not None:
-                np.add.reduce(moves[:, run], axis=1, out=bias[r, :, 0])
+                np.add.reduce(
+                    moves[:, run],
+                    axis=1,
+                    out=bias[r, :, 0],
+                )
         after += work.theta
         return after
 
@@ -265,7 +283,10 @@ _Bin = tuple[slice, Floats]
 
 
 def _descended(
-    work: Work, logits: Floats, sizes: Ints, bins: list[_Bin]
+    work: Work,
+    logits: Floats,
+    sizes: Ints,
+    bins: list[_Bin],
 ) -> tuple[Floats, Floats]:
     """Return the coefficient of each sample in its run's update, (classes, S), and its
     cross-entropy before, (S,).
@@ -297,12 +318,20 @@ def _descended(
             here += shares[step] * logits if shares else logits
 
         # the slope of each sample's loss, by its share; in place, which is fastest
-        here -= np.maximum.reduce(here, axis=0, out=factor)
+        here -= np.maximum.reduce(
+            here,
+            axis=0,
+            out=factor,
+        )
         if not step:
             # all indices are valid; this mode skips the check of their bounds
             here.take(own, None, losses, "clip")
         np.exp(here, here)
-        np.add.reduce(here, axis=0, out=factor)
+        np.add.reduce(
+            here,
+            axis=0,
+            out=factor,
+        )
         if not step:
             np.subtract(np.log(factor), losses, losses)
         here *= np.divide(share, factor, factor)
@@ -318,11 +347,18 @@ def _descended(
     return total, losses
 
 
-def _shrink(after: Floats, work: Work, sizes: Ints) -> None:
+def _shrink(
+    after: Floats,
+    work: Work,
+    sizes: Ints,
+) -> None:
     """Add what weight decay takes from the received models, in place."""
     weights = work.weights
     trains = sizes.reshape(weights.shape) > 0
-    trained = (weights * trains).sum(axis=1, keepdims=True)
+    trained = (weights * trains).sum(
+        axis=1,
+        keepdims=True,
+    )
     change = (shares_after(work.training)[-1] - 1) * trained
     # 0 times a factor that is not finite would be NaN
     after += np.where(trained == 0, 0, change) * work.theta

@@ -45,7 +45,11 @@ class Reference(Executor[Task]):
         models, losses = zip(*runs, strict=True)
         dtype, device = work.theta.dtype, work.theta.device
         after = torch.stack(models).to(dtype)
-        return after, torch.tensor(losses, dtype=dtype, device=device)
+        return after, torch.tensor(
+            losses,
+            dtype=dtype,
+            device=device,
+        )
 
     def _train_run(self, work: Work, r: int) -> tuple[Tensor, float]:
         """Return the model of run r after the round, and its loss before."""
@@ -63,7 +67,10 @@ class Reference(Executor[Task]):
         return start + update, loss / samples if samples else float("nan")
 
     def _trained(
-        self, start: Tensor, own: ClientWork, training: LocalTraining
+        self,
+        start: Tensor,
+        own: ClientWork,
+        training: LocalTraining,
     ) -> Tensor:
         """Return the local model of a client."""
         local, velocity = start, torch.zeros_like(start)
@@ -78,7 +85,11 @@ class Reference(Executor[Task]):
     def _normalised(self, images: Tensor) -> Tensor:
         task = self.task
         mean, std = (
-            torch.tensor(x, dtype=torch.float64, device=task.device).view(-1, 1, 1)
+            torch.tensor(
+                x,
+                dtype=torch.float64,
+                device=task.device,
+            ).view(-1, 1, 1)
             for x in (task.mean, task.std)
         )
         return (images.to(task.device, torch.float64) / task.unit - mean) / std
@@ -117,7 +128,10 @@ def local_gradient(
 
 @paper("eq:local-gd")
 def descend(
-    theta: Tensor, velocity: Tensor, gradient: Tensor, training: LocalTraining
+    theta: Tensor,
+    velocity: Tensor,
+    gradient: Tensor,
+    training: LocalTraining,
 ) -> tuple[Tensor, Tensor]:
     """Return the parameters and the velocity after one step; the step of the paper has
     no momentum and no weight decay.

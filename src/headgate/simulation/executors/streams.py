@@ -42,7 +42,10 @@ class CudaStreams(Executor[Task]):
     weighs_samples = True
 
     def __init__(
-        self, task: Task, streams: int | None = None, compiled: bool | None = None
+        self,
+        task: Task,
+        streams: int | None = None,
+        compiled: bool | None = None,
     ) -> None:
         cuda = task.device.type == "cuda"
         super().__init__(task)
@@ -68,14 +71,20 @@ class CudaStreams(Executor[Task]):
     def train(self, work: Work) -> tuple[Tensor, Tensor]:
         device = self.task.device
         batch = work.batch._replace(
-            images=work.batch.images.to(device), labels=work.batch.labels.to(device)
+            images=work.batch.images.to(device),
+            labels=work.batch.labels.to(device),
         )
         work = work._replace(batch=batch)
         after = work.theta.clone()
         losses = [self._train_run(work, r, after[r]) for r in range(len(after))]
         return after, torch.stack(losses)
 
-    def _train_run(self, work: Work, r: int, after: Tensor) -> Tensor:
+    def _train_run(
+        self,
+        work: Work,
+        r: int,
+        after: Tensor,
+    ) -> Tensor:
         """Train the clients of run r and add their updates to its model `after`; return
         the loss of the run before.
         """
@@ -105,7 +114,10 @@ class CudaStreams(Executor[Task]):
     # one client
 
     def _descend(
-        self, lane: "_Lane", own: ClientWork, training: LocalTraining
+        self,
+        lane: "_Lane",
+        own: ClientWork,
+        training: LocalTraining,
     ) -> Tensor:
         """Do all steps of a client in a lane; return the mean loss of all its samples
         before the first step.
@@ -135,7 +147,10 @@ class CudaStreams(Executor[Task]):
         return before
 
     def _step(
-        self, lane: "_Lane", inputs: "_Inputs", training: LocalTraining
+        self,
+        lane: "_Lane",
+        inputs: "_Inputs",
+        training: LocalTraining,
     ) -> Tensor:
         """Do a gradient step, from a recorded graph if possible; return the loss before
         the step.
@@ -150,7 +165,11 @@ class CudaStreams(Executor[Task]):
             torch.cuda.synchronize()
             graph = torch.cuda.CUDAGraph()
             try:
-                with recording(graph, pool=lane.pool, stream=lane.stream):
+                with recording(
+                    graph,
+                    pool=lane.pool,
+                    stream=lane.stream,
+                ):
                     loss = self._plain_step(lane, inputs, training)
             except RuntimeError as error:
                 self.graphs = False
@@ -164,7 +183,10 @@ class CudaStreams(Executor[Task]):
         return loss
 
     def _plain_step(
-        self, lane: "_Lane", inputs: "_Inputs", training: LocalTraining
+        self,
+        lane: "_Lane",
+        inputs: "_Inputs",
+        training: LocalTraining,
     ) -> Tensor:
         with torch.enable_grad():
             loss = self._loss_of(lane, inputs)
@@ -208,11 +230,22 @@ class _Inputs:
 
     def __init__(self, task: Task, size: int) -> None:
         images = torch.zeros(
-            size, *task.shape, dtype=task.arithmetic, device=task.device
+            size,
+            *task.shape,
+            dtype=task.arithmetic,
+            device=task.device,
         )
         self.images = images.to(memory_format=torch.channels_last)
-        self.labels = torch.zeros(size, dtype=torch.int64, device=task.device)
-        self.share = torch.zeros(size, dtype=task.dtype, device=task.device)
+        self.labels = torch.zeros(
+            size,
+            dtype=torch.int64,
+            device=task.device,
+        )
+        self.share = torch.zeros(
+            size,
+            dtype=task.dtype,
+            device=task.device,
+        )
         """the share of each sample in the loss, (size,); 0 for padding"""
         self.recorded: dict[LocalTraining, tuple[Any, Tensor]] = {}
 
@@ -231,7 +264,11 @@ class _Lane:
         """the parameters by name, in the dtype of the arithmetic"""
         self.low = [each.requires_grad_() for each in self.parameters.values()]
         self.places = [
-            torch.empty_like(each, dtype=task.dtype, requires_grad=False)
+            torch.empty_like(
+                each,
+                dtype=task.dtype,
+                requires_grad=False,
+            )
             for each in self.low
         ]
         """the parameters in the task's dtype"""
@@ -248,7 +285,9 @@ class _Lane:
         task = self.task
         with self.current():
             self.moved = torch.zeros(
-                task.flat.size, dtype=task.dtype, device=task.device
+                task.flat.size,
+                dtype=task.dtype,
+                device=task.device,
             )
             self.loss = self.moved.new_zeros(())
 
@@ -273,7 +312,12 @@ class _Lane:
             torch._foreach_copy_([*self.places, *self.velocity], kept)
             torch._foreach_copy_(self.low, self.places)
 
-    def inputs(self, pixels: Tensor, labels: Tensor, factors: Tensor | None) -> _Inputs:
+    def inputs(
+        self,
+        pixels: Tensor,
+        labels: Tensor,
+        factors: Tensor | None,
+    ) -> _Inputs:
         """Return the input tensors of a step, filled with these samples."""
         n = len(labels)
         size = rung(n) if self.stream else n
@@ -285,7 +329,12 @@ class _Lane:
         inputs.share[:n] = 1 / n if factors is None else factors / n
         return inputs
 
-    def finish(self, theta: Tensor, share: Tensor, loss: Tensor) -> None:
+    def finish(
+        self,
+        theta: Tensor,
+        share: Tensor,
+        loss: Tensor,
+    ) -> None:
         """Add the client's weighted update and its loss to the sums; with share 0 even
         an update of NaN adds nothing.
         """

@@ -28,7 +28,10 @@ on several streams, not in a batch
 ON_ARM = platform.machine().lower() in ("aarch64", "arm64")
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(
+    frozen=True,
+    eq=False,
+)
 class Task(TrainingTask):
     """A task whose model is any torch module."""
 
@@ -134,7 +137,11 @@ def to_device(values: NDArray[Any], device: torch.device) -> Tensor:
     )
 
 
-def mean_loss(logits: Tensor, labels: Tensor, factors: Tensor | None = None) -> Tensor:
+def mean_loss(
+    logits: Tensor,
+    labels: Tensor,
+    factors: Tensor | None = None,
+) -> Tensor:
     """Return the mean cross-entropy of samples, each times its factor; None: all
     factors are 1.
     """
@@ -158,7 +165,11 @@ class Group(NamedTuple):
     """whether a row is a sample of the segment and not padding, (G, p)"""
 
 
-def grouped(offsets: Ints, chosen: Ints, overhead: float) -> list[Group]:
+def grouped(
+    offsets: Ints,
+    chosen: Ints,
+    overhead: float,
+) -> list[Group]:
     """Divide the chosen segments, none empty, into groups by size, largest first, each
     with at most `overhead` padded rows.
 

@@ -52,7 +52,11 @@ LOUDEST = 1e6
 NAMES = ("usual", "usual_samples", "scatter", "scatter_rounds", "evidence")
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(
+    frozen=True,
+    eq=False,
+    kw_only=True,
+)
 class Alert(Headgate):
     """Headgate with alarms and probes.
 
@@ -165,7 +169,9 @@ def heard(view: View, memory: Arrays) -> tuple[Floats, Floats, Arrays]:
 
 
 def observe(
-    view: View, memory: Arrays, settled: Bools
+    view: View,
+    memory: Arrays,
+    settled: Bools,
 ) -> tuple[Arrays, Floats, Floats]:
     """Return the memory after the previous round's losses, their ratio, and their
     number.
@@ -176,7 +182,12 @@ def observe(
     loss, count, memory = heard(view, memory)
     usual, samples = memory["usual"], memory["usual_samples"]
     known = (samples >= FIRST) & (usual > 0) & (count > 0)
-    ratio = np.divide(loss, usual, out=np.ones_like(loss), where=known)
+    ratio = np.divide(
+        loss,
+        usual,
+        out=np.ones_like(loss),
+        where=known,
+    )
     heard_of = np.where(known, count, 0.0)
     count, known = np.where(settled, count, 0.0), known & settled
 
@@ -190,7 +201,12 @@ def observe(
     kept = samples * np.exp(-counted / LASTING)
     weight = kept + counted
     total = usual * kept + loss * counted
-    mean = np.divide(total, weight, out=np.zeros_like(usual), where=weight > 0)
+    mean = np.divide(
+        total,
+        weight,
+        out=np.zeros_like(usual),
+        where=weight > 0,
+    )
     learnt = {
         "evidence": np.maximum(memory["evidence"] + evidence, 0.0),
         "scatter": memory["scatter"] + np.where(known, off, 0.0),

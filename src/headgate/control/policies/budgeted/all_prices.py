@@ -29,7 +29,11 @@ def unseen(runs: int) -> Arrays:
     }
 
 
-def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
+def remember(
+    memory: Arrays,
+    prices: Floats,
+    costs: Floats | None = None,
+) -> Arrays:
     """Return the memory with `prices` added, (R, any number).
 
     If these are felt prices, `costs` are the real prices.
@@ -64,7 +68,13 @@ def bin_of(price: Floats, bits: Ints) -> Ints:
     return (np.asarray(price + 0.0).view(np.int64) >> bits) << bits
 
 
-def _widen(bins: Ints, sums: Floats, counts: Ints, bits: Ints, run: int) -> None:
+def _widen(
+    bins: Ints,
+    sums: Floats,
+    counts: Ints,
+    bits: Ints,
+    run: int,
+) -> None:
     """Double the width of a run's bins in place until at least one bin is empty."""
     joined = bins[run]
     while joined.size == BINS:
@@ -83,7 +93,11 @@ def holds(memory: Arrays, price: Floats) -> Bools:
     return np.asarray((memory["price_bins"] == own).any(axis=-1))
 
 
-def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
+def deserved(
+    memory: Arrays,
+    price: Floats,
+    spend: Floats,
+) -> Floats:
     """Return the share of the places to renew at the current `price`, (R,) or (R, M).
 
     A place may cost `spend` per round. The current prices must be among the remembered

@@ -22,7 +22,11 @@ MOST_SHARE = 1 + 1e-9
 """the largest share of the places, 1, with a tolerance for rounding"""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(
+    frozen=True,
+    eq=False,
+    kw_only=True,
+)
 class BudgetedPolicy(AdmissionPolicy):
     """Decide in each round which share of the places to renew.
 
@@ -189,7 +193,11 @@ class BudgetedPolicy(AdmissionPolicy):
         return AdmissionRequest(np.zeros_like(view.debt), given=whole), memory
 
     def _one_price(
-        self, view: View, owed: Floats, samples: Floats, most: Floats
+        self,
+        view: View,
+        owed: Floats,
+        samples: Floats,
+        most: Floats,
     ) -> tuple[Floats, Floats]:
         """Return the whole samples in all, and the remainders of rounding.
 
@@ -223,7 +231,12 @@ def _checked_share(share: Floats, view: View) -> Floats:
     return share
 
 
-def fair(wanted: Floats, bought: Ints, buffer: Ints, tolerance: float) -> Floats:
+def fair(
+    wanted: Floats,
+    bought: Ints,
+    buffer: Ints,
+    tolerance: float,
+) -> Floats:
     """Return the fair purchase closest to `wanted`, (R, M), of the same size.
 
     A client's due is B_m/B̄ of all samples ever bought; its share must be within
@@ -236,19 +249,41 @@ def fair(wanted: Floats, bought: Ints, buffer: Ints, tolerance: float) -> Floats
     array([[8., 2.]])
     """
     due = buffer / buffer.sum()
-    size = wanted.sum(axis=-1, keepdims=True)
+    size = wanted.sum(
+        axis=-1,
+        keepdims=True,
+    )
     # Clients without places do not count.
-    before = np.where(due > 0, bought, 0).sum(axis=-1, keepdims=True)
+    before = np.where(due > 0, bought, 0).sum(
+        axis=-1,
+        keepdims=True,
+    )
     step = wanted - size * due
     ahead = bought - before * due
     slack = tolerance * due * (before + size) - np.where(step > 0, ahead, -ahead)
     whole_step = np.ones_like(step)
-    part = np.divide(slack, np.abs(step), out=whole_step, where=step != 0)
-    first = np.clip(part.min(axis=-1, keepdims=True), 0.0, 1.0)
+    part = np.divide(
+        slack,
+        np.abs(step),
+        out=whole_step,
+        where=step != 0,
+    )
+    first = np.clip(
+        part.min(
+            axis=-1,
+            keepdims=True,
+        ),
+        0.0,
+        1.0,
+    )
     return np.asarray(size * due + first * step)
 
 
-def divided(total: Floats, wanted: Floats, places: Ints) -> Ints:
+def divided(
+    total: Floats,
+    wanted: Floats,
+    places: Ints,
+) -> Ints:
     """Divide a whole `total`, (R,), among the clients, within their places.
 
     The result is the one closest to the proportions of `wanted`, (R, M).
@@ -256,16 +291,32 @@ def divided(total: Floats, wanted: Floats, places: Ints) -> Ints:
     >>> divided(np.array([6.0]), np.array([[2.6, 2.5, 0.4]]), np.array([3, 3, 3]))
     array([[3, 3, 0]])
     """
-    size = wanted.sum(axis=-1, keepdims=True)
+    size = wanted.sum(
+        axis=-1,
+        keepdims=True,
+    )
     nothing = np.zeros_like(wanted)
-    due = np.divide(total[:, None] * wanted, size, out=nothing, where=size > 0)
+    due = np.divide(
+        total[:, None] * wanted,
+        size,
+        out=nothing,
+        where=size > 0,
+    )
     # Rounding never exceeds the total.
     whole = np.minimum(np.floor(due * JUST_BELOW), places)
     left = total - whole.sum(axis=-1)
     while left.any():
         lacking = np.where(whole < places, whole - due, np.inf)
-        first = np.argsort(lacking, axis=-1, kind="stable")
-        rank = np.argsort(first, axis=-1, kind="stable")
+        first = np.argsort(
+            lacking,
+            axis=-1,
+            kind="stable",
+        )
+        rank = np.argsort(
+            first,
+            axis=-1,
+            kind="stable",
+        )
         whole += (rank < left[:, None]) & (whole < places)
         left = total - whole.sum(axis=-1)
     return np.asarray(whole, dtype=np.int64)

@@ -50,7 +50,11 @@ def _early_path() -> tuple[Floats, Floats]:
     return time, money
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(
+    frozen=True,
+    eq=False,
+    kw_only=True,
+)
 class Headgate(BudgetedPolicy):
     """The recommended policy. It needs the budget, the buffers and, if known, the
     horizon, and learns prices as they arrive.
@@ -148,7 +152,10 @@ class Headgate(BudgetedPolicy):
         return all_prices if self.remember == "all" else latest_prices
 
     def _smooth_share(
-        self, view: View, memory: Arrays, renewed: float
+        self,
+        view: View,
+        memory: Arrays,
+        renewed: float,
     ) -> tuple[Floats, Arrays]:
         """Return the share of the places to renew by felt prices, and the memory."""
         assert self.smooth is not None
@@ -162,7 +169,11 @@ class Headgate(BudgetedPolicy):
         return np.mean(of_parts, axis=0), memory
 
     def _share(
-        self, view: View, memory: Arrays, renewed: float, lead: Floats
+        self,
+        view: View,
+        memory: Arrays,
+        renewed: float,
+        lead: Floats,
     ) -> tuple[Floats, Arrays]:
         """Return the share of the places to renew by real prices, and the memory."""
         after = self._prices.remember(memory, spread(view.price)[0])
@@ -184,7 +195,12 @@ class Headgate(BudgetedPolicy):
             places = self.places(view.system)
             price = (price * places).sum(axis=-1) / self.all_places(view.system)
         endless = np.full_like(price, np.inf)
-        buys = np.divide(view.system.budget, price, out=endless, where=price > 0)
+        buys = np.divide(
+            view.system.budget,
+            price,
+            out=endless,
+            where=price > 0,
+        )
         return np.minimum(buys, renewed)
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
@@ -251,7 +267,12 @@ def _price_at_limit(price: Floats, share: Floats) -> Floats:
     return np.take_along_axis(price, first[:, None], axis=-1)[:, 0]
 
 
-def _all_or_nothing(share: Floats, again: Bools, lead: Floats, rounds: float) -> Floats:
+def _all_or_nothing(
+    share: Floats,
+    again: Bools,
+    lead: Floats,
+    rounds: float,
+) -> Floats:
     """Return the shares, (R,) or (R, M), with those near 0 and 1 rounded to these.
 
     If prices take few values and the budget just pays for all places at some of them, a

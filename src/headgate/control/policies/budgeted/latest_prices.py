@@ -9,7 +9,11 @@ from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edg
 from headgate.control.types import Arrays, Bools, Floats, Ints
 
 
-def unseen(runs: int, window: int = 256, costs: bool = False) -> Arrays:
+def unseen(
+    runs: int,
+    window: int = 256,
+    costs: bool = False,
+) -> Arrays:
     """Return the memory before the first price.
 
     `costs` adds the real prices if the felt prices are remembered.
@@ -23,7 +27,11 @@ def unseen(runs: int, window: int = 256, costs: bool = False) -> Arrays:
     return memory
 
 
-def remember(memory: Arrays, prices: Floats, costs: Floats | None = None) -> Arrays:
+def remember(
+    memory: Arrays,
+    prices: Floats,
+    costs: Floats | None = None,
+) -> Arrays:
     """Return the memory with `prices`, (R, any number), in place of the oldest.
 
     If these are felt prices, `costs` are the real prices.
@@ -56,7 +64,11 @@ def holds(memory: Arrays, price: Floats) -> Bools:
     return np.asarray((seen_prices(memory) == price[:, None]).any(axis=-1))
 
 
-def deserved(memory: Arrays, price: Floats, spend: Floats) -> Floats:
+def deserved(
+    memory: Arrays,
+    price: Floats,
+    spend: Floats,
+) -> Floats:
     """Return the share of the places to renew at the current `price`, (R,) or (R, M).
 
     A place may cost `spend` per round. The current prices must be among the remembered

@@ -55,7 +55,11 @@ def spread(price: Floats, felt: Floats | None = None) -> tuple[Floats, Floats]:
     clients = price.shape[-1]
     evenly = np.linspace(0, clients - 1, min(clients, SPREAD))
     places = np.round(evenly).astype(np.int64)
-    chosen = np.argsort(felt, axis=-1, kind="stable")[:, places]
+    chosen = np.argsort(
+        felt,
+        axis=-1,
+        kind="stable",
+    )[:, places]
     felt = np.take_along_axis(felt, chosen, axis=-1)
     return felt, np.take_along_axis(price, chosen, axis=-1)
 
@@ -67,12 +71,20 @@ def share_at_edge(left: Floats, tied: Floats) -> Floats:
 
     The share is 1 if they cost nothing.
     """
-    share = np.divide(left, tied, out=np.ones_like(left), where=tied > 0)
+    share = np.divide(
+        left,
+        tied,
+        out=np.ones_like(left),
+        where=tied > 0,
+    )
     return np.asarray(np.clip(share, 0.0, 1.0))
 
 
 def edge_of(
-    ordered: Floats, count: Ints, spend: Floats, sums: Floats | None = None
+    ordered: Floats,
+    count: Ints,
+    spend: Floats,
+    sums: Floats | None = None,
 ) -> Edge:
     """Return the limit at which a place costs `spend` per round on average.
 

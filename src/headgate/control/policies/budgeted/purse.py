@@ -12,7 +12,11 @@ JUST_BELOW = 1 - 1e-12
 """factor on numbers that rounding must not raise"""
 
 
-def kept_back(most: float, amounts: ArrayLike, orders: int) -> float:
+def kept_back(
+    most: float,
+    amounts: ArrayLike,
+    orders: int,
+) -> float:
     """Return the money to set aside if answers may come late.
 
     The ledger then sums amounts in another order. A check of an order rounds at most
@@ -81,7 +85,11 @@ def pace(view: View, overdraft: float) -> Floats:
 
 
 @np.errstate(over="ignore")  # at a price near zero infinitely many fit
-def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
+def affordable(
+    view: View,
+    wanted: Floats,
+    most: Floats,
+) -> Floats:
     """Return the most whole lots of samples that may be bought, up to `wanted`, (R,).
 
     No more than `most` is then spent. Division rounds, so the function checks the sum
@@ -91,7 +99,12 @@ def affordable(view: View, wanted: Floats, most: Floats) -> Floats:
     price, lot = view.one_price(), view.lot
     left = np.maximum(most - view.spent, 0.0)
     endless = np.full_like(price, np.inf)
-    fits = np.divide(left, price, out=endless, where=price > 0)
+    fits = np.divide(
+        left,
+        price,
+        out=endless,
+        where=price > 0,
+    )
     whole = in_lots(np.minimum(wanted + PART_OF_SAMPLE, fits), lot)
 
     fewer = np.maximum(whole - lot, 0.0)
@@ -114,7 +127,11 @@ def within_purse(view: View, total: Floats) -> Floats:
 
 
 def affordable_by_client(
-    view: View, wanted: Floats, owed: Floats, places: Ints, most: Floats
+    view: View,
+    wanted: Floats,
+    owed: Floats,
+    places: Ints,
+    most: Floats,
 ) -> tuple[Floats, Floats]:
     """Return whole samples and remainders of rounding, (R, M), for prices per client.
 
@@ -129,7 +146,12 @@ def affordable_by_client(
 
     cost = (view.price * wanted).sum(axis=-1)
     left = np.maximum(most - view.spent, 0.0)
-    part = np.divide(left, cost, out=np.ones_like(cost), where=cost > left)
+    part = np.divide(
+        left,
+        cost,
+        out=np.ones_like(cost),
+        where=cost > left,
+    )
     cut = wanted * part[:, None]
     whole = in_lots(np.minimum(cut + owed + PART_OF_SAMPLE, places), view.lot)
     whole = np.where(too_dear(whole), in_lots(cut * JUST_BELOW, view.lot), whole)

@@ -25,7 +25,11 @@ distribution but not its run's prices
 """
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(
+    frozen=True,
+    eq=False,
+    kw_only=True,
+)
 class Threshold(BudgetedPolicy):
     """A fixed price limit from a known price distribution: buy all places below the
     limit and none above it.
@@ -44,7 +48,10 @@ class Threshold(BudgetedPolicy):
         Part of the places that is bought at exactly this price.
     """
 
-    limit: float | None = field(default=None, metadata={"infinite": True})
+    limit: float | None = field(
+        default=None,
+        metadata={"infinite": True},
+    )
     share: float = 1.0
 
     def __post_init__(self) -> None:
@@ -58,7 +65,11 @@ class Threshold(BudgetedPolicy):
             return self
         fill = self.money_to_fill(given.system)
         limit, share = known_edge(given.prices, given.system, given.rounds, fill)
-        return replace(self, limit=limit, share=share)
+        return replace(
+            self,
+            limit=limit,
+            share=share,
+        )
 
     def wanted(self, view: View, memory: Arrays) -> tuple[Floats, Arrays]:
         runs = view.debt.shape
@@ -68,7 +79,10 @@ class Threshold(BudgetedPolicy):
 
 
 def known_edge(
-    prices: PriceProcess, system: System, rounds: int, fill: float = 0.0
+    prices: PriceProcess,
+    system: System,
+    rounds: int,
+    fill: float = 0.0,
 ) -> tuple[float, float]:
     """Return the limit and the share at which the expected spend of all rounds is C·T.
 
@@ -85,7 +99,11 @@ def known_edge(
     return float(limit[0]), float(share[0])
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
+@dataclass(
+    frozen=True,
+    eq=False,
+    kw_only=True,
+)
 class Below(BudgetedPolicy):
     """Buy if the price is at most a quantile of the last 256 prices.
 
@@ -124,7 +142,12 @@ class Below(BudgetedPolicy):
         each = view.price if by_client else price[:, None]
         cost = (each * self.places(view.system)).sum(axis=-1)
         money = pace(view, self.overdraft) / self.quantile
-        share = np.divide(money, cost, out=np.ones_like(money), where=cost > money)
+        share = np.divide(
+            money,
+            cost,
+            out=np.ones_like(money),
+            where=cost > money,
+        )
         share = np.where(price <= limit, share, 0.0)
         if by_client:
             share = np.broadcast_to(share[:, None], view.price.shape)

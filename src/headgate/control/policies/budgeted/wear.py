@@ -33,7 +33,11 @@ def unused(runs: int, clients: int) -> Arrays:
     }
 
 
-def observe(memory: Arrays, view: View, places: Ints) -> Arrays:
+def observe(
+    memory: Arrays,
+    view: View,
+    places: Ints,
+) -> Arrays:
     """Return the memory after the last purchases, which replace the oldest samples.
 
     With a price per client it holds their mean ages.
@@ -59,7 +63,12 @@ def ages(renewed: Floats, t: int) -> Ints:
     return np.asarray(np.minimum(1 + newer.sum(axis=-1), t))
 
 
-def felt(memory: Arrays, price: Floats, t: int, smooth: float) -> Floats:
+def felt(
+    memory: Arrays,
+    price: Floats,
+    t: int,
+    smooth: float,
+) -> Floats:
     """Return the felt price of each part of the places, (R, PARTS).
 
     With a price per client it is that of each client, (R, M).
