@@ -1097,7 +1097,10 @@ def report_of(
     return Report(admitted, late, np.array([charge]), losses)
 
 
-def reserve(outstanding: Iterable[Ordered], money: Callable[[float], M] = float) -> M:  # type: ignore[assignment]
+def reserve(
+    outstanding: Iterable[Ordered],
+    money: Callable[[float], M] = float,  # type: ignore[assignment]
+) -> M:
     """Return the most that outstanding orders may have cost, as a float or as the type
     that `money` makes of a price.
 

@@ -222,7 +222,9 @@ def headgate_client(
                 raise DataError(
                     f"order.client = {order.client}: this is client {own.client}"
                 )
-            samples: Source = source if _reads(source) else source(context)  # type: ignore[assignment, operator]
+            samples: Any = source
+            if callable(source) and not _reads(source):
+                samples = source(context)
             if not _reads(samples):
                 raise SettingError(
                     f"source of client {own.client} = {shown(samples)}: must have the"

@@ -219,7 +219,9 @@ class Data:
         """Return the price of the looks for one label: a whole window of looks if the
         rule looks, else 0.
         """
-        return self.window * self.look if self.chooses(rule) and rule.looks else 0.0  # type: ignore[union-attr]
+        if rule is None or not self.chooses(rule) or not rule.looks:
+            return 0.0
+        return self.window * self.look
 
     def load(self) -> "Dataset":
         """Return the whole data set, before images are held out for validation."""

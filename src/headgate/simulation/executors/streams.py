@@ -255,7 +255,9 @@ class _Lane:
 
     def __init__(self, task: Task, model: torch.nn.Module) -> None:
         self.task = task
-        self.stream: Any = torch.cuda.Stream() if task.device.type == "cuda" else None  # type: ignore[no-untyped-call]
+        self.stream: Any = None
+        if task.device.type == "cuda":
+            self.stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
         self.pool = torch.cuda.graph_pool_handle() if self.stream else None
         self.parameters = {
             name: _channels_last(each.detach().clone())
