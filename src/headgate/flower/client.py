@@ -280,10 +280,10 @@ def _without_order(message: Message) -> Message:
     """Return the message as the inner strategy made it."""
     records = message.content.items()
     content = {name: each for name, each in records if not name.startswith(RECORD)}
-    return Message(
+    return Message(  # type: ignore[no-any-return]
         content=RecordDict(content),
         metadata=message.metadata,
-    )  # type: ignore[call-overload, no-any-return]
+    )  # type: ignore[call-overload]
 
 
 def open_store(
