@@ -448,14 +448,12 @@ def test_runs_that_break_down_are_said_to(headgate, tmp_path):
         "--seeds",
         "1",
         "--policies",
-        "constant,released",
+        "constant,dpp",
         "--progress",
         "none",
     )
     out, _ = headgate(*words, "--set", "training.lr=1e38", "--out", tmp_path / "l")
-    assert (
-        "Runs that broke down: 1 of constant diverged, 1 of released diverged." in out
-    )
+    assert "Runs that broke down: 1 of constant diverged, 1 of dpp diverged." in out
     for text in (
         out,
         (tmp_path / "l" / "summary.json").read_text(),

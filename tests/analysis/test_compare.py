@@ -19,7 +19,7 @@ from .run_folders import Page
 
 SMALL = ["--rounds", "6", "--seeds", "3", "--quiet"]
 BUDGETS = ["--budgets", "20,55"]
-POLICIES = ["--policies", "oracle,constant,headgate,released"]
+POLICIES = ["--policies", "oracle,constant,headgate,dpp"]
 
 
 def call(*words):
@@ -49,14 +49,14 @@ def test_the_page_says_what_the_runs_say(compared):
     told = json.loads((folder / "compare.json").read_text("utf-8"))
     again = (
         "headgate compare digits --budgets 20,55 --policies"
-        " oracle,constant,headgate,released --rounds 6 --seeds 3"
+        " oracle,constant,headgate,dpp --rounds 6 --seeds 3"
     )
     rows = told["rows"]
     assert told["command"] == again
     assert [(row["budget"], row["policy"]) for row in rows] == [
         (budget, policy)
         for budget in (20.0, 55.0)
-        for policy in ("oracle", "constant", "headgate", "released")
+        for policy in ("oracle", "constant", "headgate", "dpp")
     ]
     for run in points_of(folder):
         for one in read_finished([run]):
@@ -78,7 +78,7 @@ def test_the_page_says_what_the_runs_say(compared):
     assert "Every policy kept its money and its buffers in every run." in output
     assert not (folder / "compare.svg").exists()
     money = Page((folder / "report.html").read_text("utf-8")).data["money"]
-    assert [policy for policy, *_ in money["needs"]] == ["headgate", "released"]
+    assert {policy for policy, *_ in money["needs"]} == {"headgate", "dpp"}
     assert len(money["panel"]["levels"]) == 1  # the oracle
 
 
@@ -112,7 +112,7 @@ def test_as_printed_policies_break_their_limits_and_that_is_said(tmp_path):
         "--budgets",
         "20",
         "--policies",
-        "constant,headgate,released",
+        "constant,headgate,dpp",
         "--as-printed",
         *SMALL,
     ]
@@ -120,7 +120,7 @@ def test_as_printed_policies_break_their_limits_and_that_is_said(tmp_path):
     told = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))
     assert [row["policy"] for row in told["rows"] if not row["kept_limits"]][
         -1
-    ] == "released"
+    ] == "dpp"
     assert "Over its money or its buffers in some run: " in output
     assert "--as-printed" in told["command"]
 

@@ -137,7 +137,8 @@ def where(path, dir_fd: int = -1) -> str:
 def named(path: str) -> str:
     """Without what differs from chunk to chunk, round to round and time to time.
 
-    >>> named("checkpoints/.c001-00000003.1ab.partial/.ledger-0.npz.2cd.partial")
+    >>> inside = ".ledger-0.npz.1234abcd.partial"
+    >>> named(f"checkpoints/.c001-00000003.1234abcd.partial/{inside}")
     'checkpoints/cNNN-NNNNNNNN/ledger-0.npz'
     >>> named("metrics/.c001-part-00012.parquet.1234abcd.partial")
     'metrics/cNNN-part-NNNNN.parquet'

@@ -29,7 +29,8 @@ CHOOSERS = [
         f"policies.{name}={{kind='headgate', selection='{where}'}}"
         for name, where in RULES.items()
     ),
-    "policies.balanced={kind='pacing', rule='class-balanced', selection='entropy'}",
+    "policies.balanced={kind='studies.zoo.plain:Pacing', rule='class-balanced',"
+    " selection='entropy'}",
     (
         "policies.old={kind='constant', K=2,"
         " selection={kind='studies.zoo.vessal:VeSSAL', ridge=0.1}}"
@@ -228,7 +229,8 @@ def test_labels_that_come_late_are_paid_and_held_at_once_and_trained_on_later():
     policies = [
         "policies.plain={kind='headgate'}",
         "policies.lots={kind='constant', K=4, selection='random'}",
-        "policies.pool={kind='pacing', rule='reservoir', selection='margin'}",
+        "policies.pool={kind='studies.zoo.plain:Pacing', rule='reservoir',"
+        " selection='margin'}",
     ]
     late, at_once = (
         simulation_of(*settings, more=policies),

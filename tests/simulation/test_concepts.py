@@ -30,7 +30,7 @@ SMALL = [*TWO, "run.rounds=12", "training.steps=2"]
 POLICIES = [
     "run.policies=['headgate', 'constant', 'hybrid', 'acdpp', 'balanced', 'listening']",
     "policies.listening.kind=studies.zoo.listening:Listening",
-    "policies.balanced={kind='pacing', rule='class-balanced'}",
+    "policies.balanced={kind='studies.zoo.plain:Pacing', rule='class-balanced'}",
 ]
 
 

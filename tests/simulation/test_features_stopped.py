@@ -28,6 +28,7 @@ ZOO = {
     "cbrs": "studies.zoo.cbrs:CBRS",
     "vessal": "studies.zoo.vessal:VeSSAL",
     "coreset": "studies.zoo.kcentre:KCentre",
+    "pacing": "studies.zoo.plain:Pacing",
 }
 CONCEPTS = (
     "data.concepts=['same', 'rotated', {kind='swapped', to=[1, 0, 3, 2, 5, 4, 7, 6, 9,"
@@ -37,7 +38,7 @@ SEVERAL = [
     CONCEPTS,
     "run.policies=['headgate', 'hybrid', 'acdpp', 'balanced', 'listening']",
     f"policies.listening.kind={ZOO['listening']}",
-    "policies.balanced={kind='pacing', rule='class-balanced'}",
+    f"policies.balanced={{kind='{ZOO['pacing']}', rule='class-balanced'}}",
 ]
 CHOOSING = [
     "run.policies=['headgate', 'margin', 'entropy', 'vessal', 'coreset', 'old']",

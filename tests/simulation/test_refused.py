@@ -17,7 +17,7 @@ MANY = [
     "training.cohort=40",
 ]
 BALANCED = [
-    "policies.balanced={kind='pacing', rule='class-balanced'}",
+    "policies.balanced={kind='studies.zoo.plain:Pacing', rule='class-balanced'}",
     "run.policies=['balanced']",
     "data.late=1",
 ]

@@ -14,9 +14,13 @@ from headgate.records.tables import read_sealed
 from headgate.records.writer import RunWriter, create, write_tables
 from headgate.writing import replace_file
 
+ZOO = {"released": {"kind": "studies.zoo.released:Released"}}
+"""policies that are no kinds of the package's"""
+
 
 def recipe(policies, seeds, rounds, buffers=(4, 6, 5), **sections):
     return {
+        "policies": {name: ZOO[name] for name in policies if name in ZOO},
         "system": {"buffers": list(buffers), "budget": 20.0},
         "prices": {"kind": "uniform", "low": 1.0, "high": 10.0},
         "run": {"rounds": rounds, "seeds": seeds, "policies": list(policies)},
