@@ -1,5 +1,5 @@
 """Makes docs/understand/benchmarks.md and its pictures from benchmarks/results/*.json:
-python tools/benchmarks.py
+python -m tools.benchmarks
 """
 
 import json
@@ -25,7 +25,7 @@ HEAD = """\
 
 How fast headgate is, at what, and beside whom.
 
-`python tools/benchmarks.py` makes this page from `benchmarks/results/*.json`, which
+`python -m tools.benchmarks` makes this page from `benchmarks/results/*.json`, which
 hold every number with its spread, machine, command and commit. `make bench`,
 `make bench-gpu` and `make bench-peers` measure them. Ways that are compared took turns
 in one run; times are medians. The docstring of each script in `benchmarks/` states what

@@ -19,7 +19,7 @@ COMMANDS = (
     "-m studies pages",
     "-m studies.paper.errata.page",
     "-m tools.equations",
-    "tools/benchmarks.py",
+    "-m tools.benchmarks",
     "-m tools.readme",
 )
 
