@@ -195,6 +195,22 @@ class RoundRow(NamedTuple):
     """
 
 
+class Offered(NamedTuple):
+    """What could be bought in a settled round."""
+
+    round: int
+    begun: str
+    """time in UTC at which the orders were written"""
+    price: tuple[float, ...]
+    """the price of a sample, or one for each client"""
+    stated: str
+    """the supply as it is written"""
+
+    @property
+    def supply(self) -> Supply:
+        return _read(self.stated)
+
+
 class AmendmentRow(NamedTuple):
     """An amendment with its date and its author."""
 
@@ -501,6 +517,20 @@ class LedgerStore(Durable):
     def times(self) -> dict[int, str]:
         """Return the time in UTC at which the orders of each round were written."""
         return dict(self._rows("SELECT round, begun FROM rounds"))
+
+    def offers(self) -> list[Offered]:
+        """Return the prices and the supply of the settled rounds."""
+        query = (
+            "SELECT round, begun, price, supply FROM rounds WHERE settled = 1 ORDER BY"
+            " round"
+        )
+        found = []
+        for t, begun, price, stated in self._rows(query):
+            with self._readable(f"round {t}"):
+                _read(stated)
+                prices = tuple(np.frombuffer(price).tolist())
+                found.append(Offered(t, begun, prices, stated))
+        return found
 
     @contextmanager
     def _readable(self, table: str) -> Iterator[None]:
