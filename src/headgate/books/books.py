@@ -184,6 +184,7 @@ class Books:
             self._lock.close()
             raise
         self._now: OpenRound | None = None
+        self._latest: tuple[OpenRound, Controller] | None = None
         self._orders: dict[int, Order] = {}
 
     @property
@@ -200,6 +201,17 @@ class Books:
     def system(self) -> System:
         """The system with all amendments so far."""
         return self._accounts.system
+
+    @property
+    def why(self) -> str:
+        """Why the latest round that was begun here bought what it bought, in words, as
+        in "price 0.08, below the limit of 0.11; 43 samples".
+        """
+        return "" if self._latest is None else self._accounts.why(*self._latest)
+
+    def __str__(self) -> str:
+        """Return the statement as `headgate ledger show` prints it."""
+        return str(self.statement())
 
     @property
     def quarantined(self) -> set[int]:
@@ -268,6 +280,7 @@ class Books:
         begun = None if when is None else moment("begin: when", when)
         now = accounts.begin(prices, named, supply, begun)
         self._now, self._orders = now, {}
+        self._latest = now, accounts.controller
         return [self._purchase(now, client) for client in accounts.there(named)]
 
     def _purchase(self, now: OpenRound, client: int) -> Purchase:

@@ -12,7 +12,7 @@ import json
 import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -34,6 +34,8 @@ from headgate.escaping import one_line, shown
 
 LEDGER = "ledger.sqlite"
 """name of the ledger's file in a run folder"""
+EVALUATED = "evaluated"
+"""kind of the event that has what clients measured of a round's model"""
 LARGEST_AMOUNT = 1e300
 """an amount above all others, and below infinity"""
 DATA_ERRORS = (
@@ -655,6 +657,30 @@ class LedgerStore(Durable):
         self._run_each(
             "INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", rows
         )
+
+    def evaluated(
+        self,
+        t: int,
+        judged: Mapping[str, float],
+        said: Mapping[str, Any],
+    ) -> None:
+        """Add to the metrics of a settled round what clients measured of its model;
+        `said` has it under their own names.
+        """
+        (row,) = self._rows("SELECT metrics FROM rounds WHERE round = ?", (t,))
+        metrics = json.dumps({**json.loads(row[0] or "{}"), **judged})
+        with self.transaction():
+            self._run("UPDATE rounds SET metrics = ? WHERE round = ?", (metrics, t))
+            self._note([Event(t, -1, EVALUATED, json.dumps(dict(said)))])
+
+    def evaluations(self) -> dict[int, dict[str, Any]]:
+        """Return what clients measured in each round, under their own names."""
+        found = {}
+        for each in self.events():
+            if each.kind == EVALUATED:
+                with suppress(ValueError):  # a long text was cut
+                    found[each.round] = dict(json.loads(each.reason))
+        return found
 
     def lift(self, client: int) -> bool:
         """End a client's quarantine and reset its offences; return False if it is in

@@ -230,6 +230,17 @@ class Statement(NamedTuple):
         amount = money_text(float(adjusted), self.system.currency)
         return f"{text} Invoices and refunds, {amount} in all, are not in this."
 
+    @property
+    def dry(self) -> str:
+        """The clients whose sources ran dry, in words; empty if there are none."""
+        named = [
+            f"client {client} in round {each.round} ({each.reason})"
+            for client, each in sorted(self.short.items())
+        ]
+        if len(named) > LISTED:
+            named[LISTED:] = [f"{len(named) - LISTED} more"]
+        return f"Sources that ran dry: {', '.join(named)}." if named else ""
+
     def __repr__(self) -> str:
         """Return the statement as `headgate ledger show` prints it."""
         system, unit = self.system, self.system.currency
@@ -245,10 +256,7 @@ class Statement(NamedTuple):
         ]
         if self.left < 0:
             lines.append("Nothing more is bought: more is spent than is approved.")
-        lines += [
-            f"client {client}: its source ran dry in round {each.round}: {each.reason}"
-            for client, each in sorted(self.short.items())[:LISTED]
-        ]
+        lines += wrap(self.dry, WIDTH)
         lines += _table("Amendments", [*map(shown_change, self.amendments)])
         shown = self.lines[-LISTED:]
         title = "Orders"
