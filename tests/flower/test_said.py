@@ -2,6 +2,7 @@
 saved, and that a finished run is finished.
 """
 
+import re
 from contextlib import closing
 
 import pytest
@@ -115,7 +116,7 @@ def test_a_source_that_ran_dry_is_said_everywhere(tmp_path, monkeypatch, headgat
     world = Told(tmp_path, monkeypatch, limit=9)
     world.result()
     (line,) = [line for line in world.lines if "Sources that ran dry: " in line]
-    assert " of 8 samples)" in line
+    assert re.search(r"client \d in round \d \(the source had \d of \d samples\)", line)
     assert any(
         "; client " in each and ": the source had" in each for each in world.lines
     )

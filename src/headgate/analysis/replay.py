@@ -24,7 +24,7 @@ from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line, shown
 from headgate.experiment import Experiment, load
 from headgate.limits import NUMBER, PURCHASES, SAMPLES
-from headgate.reading import read_text
+from headgate.reading import csv_text, read_bytes
 from headgate.registry import checked
 
 
@@ -164,7 +164,7 @@ def _read_table(path: Path) -> pl.DataFrame:
         with opened(path) as store:
             text = exported(statement(store), "csv").decode()
     else:
-        text = read_text(path)
+        text = csv_text(path, read_bytes(path))
     try:
         table = pl.read_csv(io.StringIO(text), infer_schema=False)
         header = [name.strip().lower() for name in table.columns]

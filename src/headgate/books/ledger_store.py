@@ -12,7 +12,7 @@ import json
 import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
@@ -34,8 +34,8 @@ from headgate.escaping import one_line, shown
 
 LEDGER = "ledger.sqlite"
 """name of the ledger's file in a run folder"""
-EVALUATED = "evaluated"
-"""kind of the event that has what clients measured of a round's model"""
+EVALUATED = "evaluated by clients, round "
+"""the key, before the number of a round, of what clients measured of its model"""
 LARGEST_AMOUNT = 1e300
 """an amount above all others, and below infinity"""
 DATA_ERRORS = (
@@ -662,25 +662,29 @@ class LedgerStore(Durable):
         self,
         t: int,
         judged: Mapping[str, float],
-        said: Mapping[str, Any],
+        said: Mapping[str, float],
     ) -> None:
         """Add to the metrics of a settled round what clients measured of its model;
         `said` has it under their own names.
         """
-        (row,) = self._rows("SELECT metrics FROM rounds WHERE round = ?", (t,))
-        metrics = json.dumps({**json.loads(row[0] or "{}"), **judged})
+        ((text,),) = self._rows("SELECT metrics FROM rounds WHERE round = ?", (t,))
+        metrics = json.dumps({**json.loads(text or "{}"), **judged})
+        row = (f"{EVALUATED}{t}", json.dumps(dict(said)))
         with self.transaction():
             self._run("UPDATE rounds SET metrics = ? WHERE round = ?", (metrics, t))
-            self._note([Event(t, -1, EVALUATED, json.dumps(dict(said)))])
+            self._run("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
 
-    def evaluations(self) -> dict[int, dict[str, Any]]:
+    def evaluations(self) -> dict[int, dict[str, float]]:
         """Return what clients measured in each round, under their own names."""
-        found = {}
-        for each in self.events():
-            if each.kind == EVALUATED:
-                with suppress(ValueError):  # a long text was cut
-                    found[each.round] = dict(json.loads(each.reason))
-        return found
+        rows = self._rows(
+            "SELECT key, value FROM meta WHERE key GLOB ?", (f"{EVALUATED}*",)
+        )
+        with self._readable("meta"):
+            found = {
+                int(key.removeprefix(EVALUATED)): dict(json.loads(text))
+                for key, text in rows
+            }
+        return dict(sorted(found.items()))
 
     def lift(self, client: int) -> bool:
         """End a client's quarantine and reset its offences; return False if it is in
