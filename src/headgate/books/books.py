@@ -260,7 +260,8 @@ class Books:
         Raises
         ------
         SettingError
-            If a value is not what it must be; nothing is written then.
+            If a value is not what it must be, or all rounds up to the horizon are over
+            and somebody is present; nothing is written then.
         """
         accounts = self._accounts
         if self._store.begun() is None:
@@ -270,6 +271,8 @@ class Books:
         named = (
             None if present is None else clients_in("begin: present", present, clients)
         )
+        if self._store.begun() is None and (named is None or named):
+            self._check_horizon()
         supply = Supply(
             most=counts_for("begin: most", most, clients),
             in_all=optional(
@@ -282,6 +285,15 @@ class Books:
         self._now, self._orders = now, {}
         self._latest = now, accounts.controller
         return [self._purchase(now, client) for client in accounts.there(named)]
+
+    def _check_horizon(self) -> None:
+        """Refuse to buy in a round after the last one."""
+        t, horizon = self._accounts.t + 1, self.system.horizon
+        if horizon is not None and t > horizon:
+            raise SettingError(
+                f"begin: round {t}: the horizon is {horizon}, so all rounds are over;"
+                f" amend(horizon={t}) adds one, and present=[] takes late reports"
+            )
 
     def _purchase(self, now: OpenRound, client: int) -> Purchase:
         self._orders[client] = order = self._accounts.order(now, client)

@@ -252,7 +252,7 @@ def compare(
             metavar="A,B,...",
             help=(
                 "Budgets a round, or `recipe`: the points of its sweep; default: 0.25,"
-                " 0.5, 1 and 2 times its own."
+                " 0.5, 1 and 2 times its own, less where that buys all places."
             ),
         ),
     ] = None,
@@ -302,8 +302,8 @@ def compare(
     --budgets it adds those that are missing.
     """
     from headgate.analysis.display import show
+    from headgate.api import budgets_that_bind, load, sweep
     from headgate.api import compare as compared
-    from headgate.api import load, sweep
     from headgate.experiment import recipe_names
 
     chosen = policies
@@ -325,7 +325,7 @@ def compare(
     if budgets == "recipe":
         points = sweep(recipe, *overrides)
     else:
-        money = _budgets(budgets, experiment.system.budget)
+        money = _budgets(budgets) if budgets else budgets_that_bind(experiment)
     stated = {"--policies": policies, "--rounds": rounds, "--seeds": seeds}
     found = compared(
         points,
@@ -352,11 +352,7 @@ def _prices_differ(experiment: "Experiment") -> bool:
     return experiment.prices.path(experiment.seeds[:1], 1, 2).ndim == 3
 
 
-def _budgets(stated: str | None, own: float) -> list[float]:
-    from headgate.api import SHARES
-
-    if stated is None:
-        return [round(share * own, 6) for share in SHARES]
+def _budgets(stated: str) -> list[float]:
     try:
         money = [float(each) for each in stated.split(",")]
     except ValueError:
