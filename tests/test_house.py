@@ -14,7 +14,7 @@ ROOT = Path(__file__).parent.parent
 ROOMS = rooms()
 MOST_TOKENS = {
     "analysis": 25_400,
-    "books": 22_400,
+    "books": 24_000,
     "cli": 8_500,
     "control": 41_100,
     "experiment": 6_300,
@@ -29,7 +29,7 @@ MOST_TOKENS = {
     "web": 10_500,
 }
 """room → most tokens; `python tools/density.py --table` prints it anew"""
-MOST_IN_ALL = 245_000
+MOST_IN_ALL = 250_500
 DENSEST, DENSEST_KERNELS = 8.3, 9.5
 """most tokens a line of code"""
 LONGEST = 120

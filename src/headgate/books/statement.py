@@ -252,11 +252,11 @@ class Statement(NamedTuple):
         lines = [
             f"round {self.rounds} of {until}, {system.clients} clients",
             ", ".join(amounts),
-            *wrap(self.sentence, WIDTH),
+            *_wrapped(self.sentence, unit),
         ]
         if self.left < 0:
             lines.append("Nothing more is bought: more is spent than is approved.")
-        lines += wrap(self.dry, WIDTH)
+        lines += _wrapped(self.dry, unit)
         lines += _table("Amendments", [*map(shown_change, self.amendments)])
         shown = self.lines[-LISTED:]
         title = "Orders"
@@ -264,6 +264,13 @@ class Statement(NamedTuple):
             title += f", the last {len(shown)} of {len(self.lines)}"
         lines += _table(title, [*map(_shown_order, shown)])
         return "\n".join(printable(line) for line in lines)
+
+
+def _wrapped(text: str, unit: str) -> list[str]:
+    """Return the lines of a text; a currency stays beside its amount."""
+    kept = f"{unit or '$'}\N{NO-BREAK SPACE}"
+    lines = wrap(text.replace(f"{unit or '$'} ", kept), WIDTH)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def shown_change(each: AmendmentRow) -> dict[str, str | int]:

@@ -180,6 +180,7 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
                         f" {clients}"
                     )
                 kept = self._round(books, books.ledger.t + 1, kept)
+            self.info(f"headgate: {books.statement().sentence}")
         if self.persistor:
             self.save_model(FLModel(params=kept.arrays))
 
@@ -256,8 +257,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
             )
         accepted = len(judged.reports.keys() - judged.refused.keys())
         self.info(
-            f"headgate: round {t}: {accepted} of {len(purchases)} answers,"
-            f" {books.ledger.spent[0]:g} spent in all"
+            f"headgate: round {t}: {accepted} of {len(purchases)} answers;"
+            f" {books.why}; {books.ledger.spent[0]:g} spent in all"
         )
         return after
 
