@@ -223,6 +223,7 @@ class Controller:
             carry=whole.carry,
             credit=whole.credit,
             memory={**memory, **of_selection},
+            quantum=self.system.quantum,
         )
 
     def why(
@@ -311,6 +312,7 @@ class Controller:
             carry=ledger.carry,
             credit=ledger.credit,
             memory={**ledger.memory, **of_selection},
+            quantum=self.system.quantum,
         )
 
     def _view(
@@ -328,6 +330,8 @@ class Controller:
         spent = ledger.spent
         if reserved is not None:
             spent = spent + np.asarray(reserved, dtype=np.float64)
+        if system.rounding:
+            spent = spent + system.rounding
         return View(
             t=ledger.t + 1,
             price=price,

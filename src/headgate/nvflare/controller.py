@@ -57,7 +57,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         Names of NVFlare's clients, in the order of the buffers; additional names are
         for clients that join later.
     system : dict
-        The settings of `headgate.System`: buffer, budget, horizon, weight, currency.
+        The settings of `headgate.System`: buffer, budget, horizon, weight, currency,
+        quantum.
     policy : str or dict, optional
         The policy as in a recipe: its kind, or its kind and settings.
     prices : list of float, optional
