@@ -10,7 +10,6 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headgate.kernels.compiled import Compiled
 from headgate.learning.datasets import BYTE
 from headgate.simulation.executors import RaggedBatch
 from headgate.simulation.executors.batched import Batched
@@ -20,6 +19,7 @@ from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import Task
+from headgate_kernels.compiled import Compiled
 
 with_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"

@@ -37,11 +37,12 @@ SHIPPED = {
     "flat": "headgate.simulation.executors.flat:FlatLoop",
     "batched": "headgate.simulation.executors.batched:Batched",
     "streams": "headgate.simulation.executors.streams:CudaStreams",
-    "compiled": "headgate.kernels.compiled:Compiled",
-    "triton": "headgate.kernels.triton_executor:TritonKernels",
+    "compiled": "headgate_kernels.compiled:Compiled",
+    "triton": "headgate_kernels.triton_executor:TritonKernels",
 }
-"""The entry points of this package; they are listed here and not in its metadata, so
-that a checkout need not be installed
+"""The entry points of our own executors. They are listed here and not in the
+distribution's metadata, so that a checkout need not be installed. Those of
+`headgate_kernels`, a package of its own, come in by this door alone.
 """
 
 

@@ -25,8 +25,8 @@ def _features() -> dict[str, bool]:
     installed.
     """
     try:
-        from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
+        from llvmlite import binding  # type: ignore[import-untyped]
 
-        return dict(get_host_cpu_features())
+        return dict(binding.get_host_cpu_features())
     except (ImportError, RuntimeError):
         return {}
