@@ -1,4 +1,5 @@
-"""Executors with kernels written by hand: `compiled` with numba, `triton` on CUDA.
+"""Executors for speed: `compiled` and `triton` with kernels written by hand, `batched`
+and `streams` with those of torch on CUDA.
 
 headgate loads them by name, as it loads an executor of anybody else, and imports
 nothing from here. See README.md.

@@ -25,8 +25,10 @@ def _features() -> dict[str, bool]:
     installed.
     """
     try:
-        from llvmlite import binding  # type: ignore[import-untyped]
+        from llvmlite.binding import (  # type: ignore[import-untyped]
+            get_host_cpu_features,
+        )
 
-        return dict(binding.get_host_cpu_features())
+        return dict(get_host_cpu_features())
     except (ImportError, RuntimeError):
         return {}

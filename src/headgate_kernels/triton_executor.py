@@ -23,7 +23,8 @@ from torch import Tensor
 from headgate.errors import SettingError
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import Executor, Work
-from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
+from headgate.simulation.executors.types import Task, to_device
+from headgate_kernels.cuda_graphs import LARGE, recording, rung
 from headgate_kernels.packed_tiles import Room
 from headgate_kernels.residual_net import ResidualNet, read_blocks
 from headgate_kernels.stack_net import StackNet, read_stack

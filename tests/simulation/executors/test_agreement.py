@@ -10,10 +10,10 @@ from torch import nn
 
 from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import BIN
 from headgate.simulation.executors.reference import Reference
+from headgate_kernels.batched import Batched
 from headgate_kernels.compiled import Compiled
 
 from .worlds import (
