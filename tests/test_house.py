@@ -26,10 +26,10 @@ MOST_TOKENS = {
     "simulation": 29_900,
     "theory": 2_600,
     "top": 11_600,
-    "web": 10_500,
+    "web": 10_900,
 }
 """room → most tokens; `python tools/density.py --table` prints it anew"""
-MOST_IN_ALL = 245_000
+MOST_IN_ALL = 245_500
 DENSEST, DENSEST_KERNELS = 8.3, 9.5
 """most tokens a line of code"""
 LONGEST = 120
