@@ -177,8 +177,9 @@ def test_the_points_of_a_sweep_are_compared_each_under_its_own_prices(tmp_path):
     output = call(
         str(tmp_path / "priced.toml"), *words, "--out", str(tmp_path / "out")
     ).output
-    assert "at $ 46.0 a round, brent, scale 0.1" in output
-    assert "at 46.0 a round, constant, value 5.5" in output
+    first, second = output.split("10 clients; price of a sample: ")[1:]
+    assert first.startswith("brent, scale 0.1\n\nat $ 46.0 a round")
+    assert second.startswith("constant, value 5.5\n\nat 46.0 a round")
     rows = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))["rows"]
     assert [row["unit"] for row in rows] == ["$"] * 3 + [""] * 3
     assert {row["price_paid"] for row in rows[3:]} == {5.5}

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from headgate.analysis.formatting import grouped
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.runs import Runs, changes_in
-from headgate.analysis.savings import Row, Saving, amount
+from headgate.analysis.savings import OURS, Row, Saving, amount
 from headgate.theory.reuse import quotient
 
 POINTS = 500
@@ -30,8 +30,6 @@ COLOURS = (
     "#56B4E9",
     "#000000",
 )  # Okabe and Ito, colour-blind safe
-OURS = "headgate"
-"""the policy whose saving is drawn"""
 SERIES = (
     "spend",
     "debt",
