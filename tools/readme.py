@@ -28,13 +28,13 @@ MAIN = ("mnist", "lenet", "cifar10", "imagenette")
 BUDGET = {"mnist": 55.0}
 """of several, the paper's"""
 NOTED = {
-    "better": [
+    ROOT / "studies" / "findings" / "better.md": [
         "study",
         "closed, last",
         "hindsight closes, last",
         "of what hindsight closes, last",
     ],
-    "savings": [
+    ROOT / "docs" / "studies" / "savings.md": [
         "prices",
         "data and model",
         "seeds",
@@ -43,7 +43,7 @@ NOTED = {
         "of `median`",
     ],
 }
-"""page of docs/studies: the columns that paper/note.md has of its first table"""
+"""page of a study: the columns that paper/note.md has of its first table"""
 MODELS = ("logistic", "lenet", "cifar10", "imagenette")
 PRICES = {
     "uniform from 1 to 10": "jump between 1 and 10",
@@ -126,7 +126,7 @@ def with_tables(note: str) -> str:
     for page, names in NOTED.items():
         rows = re.findall(
             r"^\|(.*)\|$",
-            (ROOT / "docs" / "studies" / f"{page}.md").read_text("utf-8"),
+            page.read_text("utf-8"),
             flags=re.MULTILINE,
         )
         head, _, *cells = [[cell.strip() for cell in row.split("|")] for row in rows]

@@ -98,7 +98,7 @@ class Headgate(BudgetedPolicy):
 
     def resolved(self, given: PolicyContext) -> Self:
         """Set `smooth` and `ahead`, if left out, by the kind of model.
-        docs/studies/better.md explains the values.
+        studies/findings/better.md explains the values.
         """
         smooth, ahead = (0.0, None) if given.linear else FOR_NETS
         return replace(
