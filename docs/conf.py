@@ -40,13 +40,14 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "sphinx_inline_tabs",
     "sphinx_gallery.gen_gallery",
     "from_the_code",
     "undocumented",
     "mathml",
     "titles",
 ]
-exclude_patterns = ["_*", "tutorials", "learn/*.ipynb", "learn/*.py.md5"]
+exclude_patterns = ["_*", "tutorials", "gallery/*.ipynb", "gallery/*.py.md5"]
 language, smartquotes = "en", False  # two dashes are an option, not a dash
 
 html_theme, html_title, html_favicon = "furo", "headgate", "_static/mark.svg"
@@ -81,7 +82,7 @@ copybutton_prompt_is_regexp = True
 
 sphinx_gallery_conf = {
     "examples_dirs": "tutorials",
-    "gallery_dirs": "learn",
+    "gallery_dirs": "gallery",
     "filename_pattern": r"/\d_",
     "ignore_pattern": r"pictures\.py",
     "within_subsection_order": "FileNameSortKey",

@@ -2,7 +2,7 @@
 
 A model's error falls like N^(−1/2) with the number N of distinct samples, so the same
 money helps more at low prices. The money is spent evenly, or with more in early rounds,
-where a sample helps for longer. docs/understand/headgate.md derives the rule and both
+where a sample helps for longer. contributing/headgate.md derives the rule and both
 paces.
 """
 
