@@ -8,6 +8,7 @@ draw by themselves.
 
 import gc
 import os
+import re
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -97,3 +98,15 @@ sphinx_gallery_conf = {
     "reset_modules": ("matplotlib",),
     "plot_gallery": "True",
 }
+
+OUTSIDE = re.compile(r"\]\((\.\./\.\./[^)#\s]+\.md)(#[^)\s]*)?\)")
+"""a link to a page of the repository that is none of the site"""
+
+
+def offer_files(app, name, source):
+    """Offer pages of the repository that are none of the site as files."""
+    source[0] = OUTSIDE.sub(r"](path:\1)", source[0])
+
+
+def setup(app):
+    app.connect("source-read", offer_files)

@@ -12,9 +12,7 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 def promises():
     """(promise, mechanism, tests) of each row of the tables."""
-    lines = (
-        (ROOT / "contributing" / "guarantees.md").read_text("utf-8").splitlines()
-    )
+    lines = (ROOT / "contributing" / "guarantees.md").read_text("utf-8").splitlines()
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in lines

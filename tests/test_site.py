@@ -79,7 +79,8 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(
         if (found := LOADED.findall(path.read_text("utf-8")))
     } == {}
     formulas, tutorial = (
-        site / name for name in ("understand/model.html", f"gallery/{TUTORIALS[0]}.html")
+        site / name
+        for name in ("understand/model.html", f"gallery/{TUTORIALS[0]}.html")
     )
     assert "<math" in formulas.read_text("utf-8")  # drawn by the browser
     assert not re.search(r'src="[^"]*math', formulas.read_text("utf-8"), re.IGNORECASE)

@@ -1,6 +1,6 @@
 """Writes the numbers of README.md and what `make run` prints there, the numbers of
-docs/start/which-policy.md, paper/paper.md and two tables of paper/note.md, and draws
-docs/figures/front.svg, from studies/results.
+paper/paper.md and two tables of paper/note.md, and draws docs/figures/front.svg, from
+studies/results.
 
 python -m tools.readme
 """
@@ -143,10 +143,10 @@ def with_tables(note: str) -> str:
 
 
 def renewed() -> dict[Path, str]:
-    """The four pages as they have to be."""
-    readme, which = ROOT / "README.md", ROOT / "docs" / "start" / "which-policy.md"
+    """The three pages as they have to be."""
+    readme = ROOT / "README.md"
     draft, note = ROOT / "paper" / "paper.md", ROOT / "paper" / "note.md"
-    pages = {path: path.read_text("utf-8") for path in (readme, which, draft, note)}
+    pages = {path: path.read_text("utf-8") for path in (readme, draft, note)}
     found = all_places()
     text = re.sub(r"for \d+ to \d+ % of the money", front_line(found), pages[readme])
     text = re.sub(
@@ -158,15 +158,8 @@ def renewed() -> dict[Path, str]:
     pages[readme] = re.sub(
         r"\| prices \|[^\n]*\n(\|[^\n]*\n)+", lambda _: front_table(found) + "\n", text
     )
-    ends = sorted(round(closed(name).mean) for name in MAIN)
-    pages[which] = re.sub(
-        r"closes \d+ to \d+ %", f"closes {ends[0]} to {ends[-1]} %", pages[which]
-    )
     pages[note] = with_tables(pages[note])
-    pages[which], pages[draft] = (
-        with_closed(pages[which], "…"),
-        with_closed(pages[draft], "to"),
-    )
+    pages[draft] = with_closed(pages[draft], "to")
     return pages
 
 
@@ -182,10 +175,7 @@ def draw_front(path: Path = PICTURE) -> None:
         rows,
         saved,
         path,
-        title=(
-            "MNIST, logistic regression, 40 seeds: accuracy in the last tenth of the"
-            " rounds"
-        ),
+        title=("MNIST, logistic regression, 40 seeds: last tenth of the rounds"),
     )
 
 
