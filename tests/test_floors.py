@@ -23,7 +23,7 @@ FLOORS = (
     ("simulation", "flower", "nvflare"),
     ("api", "web"),
     ("cli",),
-    ("kernels", FACE),
+    ("__main__", "kernels", FACE),
 )
 """the rooms from the ground up: a room imports rooms of lower floors alone, so rooms of
 one floor never import each other, and nobody imports those of the last
