@@ -1,5 +1,5 @@
 """Writes the numbers of README.md and what `make run` prints there, the numbers of
-paper/paper.md and two tables of paper/note.md, and draws docs/figures/front.svg, from
+docs/start/which-policy.md, paper/paper.md and two tables of paper/note.md, and draws docs/figures/front.svg, from
 studies/results.
 
 python -m tools.readme
@@ -143,7 +143,7 @@ def with_tables(note: str) -> str:
 
 
 def renewed() -> dict[Path, str]:
-    """The three pages as they have to be."""
+    """The pages as they have to be."""
     readme = ROOT / "README.md"
     draft, note = ROOT / "paper" / "paper.md", ROOT / "paper" / "note.md"
     pages = {path: path.read_text("utf-8") for path in (readme, draft, note)}
@@ -157,6 +157,13 @@ def renewed() -> dict[Path, str]:
     )
     pages[readme] = re.sub(
         r"\| prices \|[^\n]*\n(\|[^\n]*\n)+", lambda _: front_table(found) + "\n", text
+    )
+    which = ROOT / "docs" / "start" / "which-policy.md"
+    savings_page = (ROOT / "docs" / "studies" / "savings.md").read_text("utf-8")
+    (ends,) = re.findall(r"It needs (\d+) % to (\d+) %", " ".join(savings_page.split()))
+    said = f"needs {ends[0]} to {ends[1]} % of the money"
+    pages[which] = re.sub(
+        r"needs \d+ to \d+ % of the money", said, which.read_text("utf-8")
     )
     pages[note] = with_tables(pages[note])
     pages[draft] = with_closed(pages[draft], "to")

@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 import headgate
 from headgate.analysis.report import Comparison
-from headgate.analysis.runs import read_finished
+from headgate.analysis.runs import read_runs
 from headgate.cli.commands import app
 from headgate.errors import DataError, Interrupted, SettingError
+from headgate.records.reader import RunFolder
 from headgate.records.tables import points_of
 
 from .run_folders import Page
@@ -59,7 +60,7 @@ def test_the_page_says_what_the_runs_say(compared):
         for policy in ("oracle", "constant", "headgate", "dpp")
     ]
     for run in points_of(folder):
-        for one in read_finished([run]):
+        for one in read_runs([RunFolder.open(run)]):
             row = next(
                 row
                 for row in rows

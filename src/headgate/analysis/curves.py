@@ -15,6 +15,7 @@ from headgate.analysis.formatting import grouped
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.runs import Runs, changes_in
 from headgate.analysis.savings import OURS, Row, Saving, amount
+from headgate.theory.reuse import quotient
 
 POINTS = 500
 """the most points that a line keeps after thinning"""
@@ -258,13 +259,8 @@ def heat(
     by_client = _averaged(held.mean(axis=0).T, clients)
     mean = _averaged(by_client.T, rounds).T
 
-    ratio = np.full_like(mean, np.nan)
-    np.divide(
-        mean,
-        room[:, None],
-        out=ratio,
-        where=room[:, None] > 0,
-    )
+    of_client = room[:, None]
+    ratio = quotient(mean, of_client, of_client > 0, np.nan)
     return Heat(
         policy=policy,
         clients=labels,

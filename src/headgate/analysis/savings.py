@@ -25,6 +25,8 @@ Row = Mapping[str, Any]
 RESAMPLES = 4000
 EQUAL = 1e-12
 """the difference below which two accuracies count as equal"""
+NEAR = 1.05
+"""how many times more or less than the money of a budget still counts as that money"""
 UNKNOWN = "not known"
 OURS = "headgate"
 """the policy whose saving is told and drawn"""
@@ -227,8 +229,13 @@ class Frontier:
         return np.where(after == 0, least, found)
 
 
-def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], int]:
-    """Return the frontier of each policy with several budgets, and the number of seeds.
+def frontiers(
+    rows: Sequence[Row],
+    measure: str,
+    least: int = 2,
+) -> tuple[dict[str, Frontier], int]:
+    """Return the frontier of each policy with at least `least` budgets, and the number
+    of seeds.
 
     The seeds are those that all policies have learnt at all budgets.
     """
@@ -247,7 +254,7 @@ def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], i
         money = np.array([row["spend"] for row in own])
         values = [_by_seed(row, measure) for row in own]
         by_seed = np.array([[each[seed] for each in values] for seed in seeds])
-        if len(set(money.tolist())) > 1:
+        if len(set(money.tolist())) >= least:
             made[name] = Frontier(money, by_seed)
     return made, len(seeds)
 
@@ -326,6 +333,40 @@ def money_for(
         money, ends = _needed(curve, known, wanted, seeds, None)
         found.append(Need(name, measure, unit, accuracy, money, ends))
     return found
+
+
+def accuracy_for(
+    rows: Sequence[Row],
+    money: float,
+    measure: str = "last",
+) -> dict[str, Estimate | None]:
+    """Return the mean accuracy that each policy reaches for this money per round.
+
+    Between two budgets it is interpolated in the logarithm of money. It is None for
+    money that no budget of the policy comes near.
+    """
+    curves, seeds = frontiers(rows, measure, least=1)
+    return {name: _reached(curve, seeds, money) for name, curve in curves.items()}
+
+
+def _reached(
+    curve: Frontier,
+    seeds: int,
+    money: float,
+) -> Estimate | None:
+    """Return the accuracy for this money, with its 95 % interval over the seeds."""
+    least, most = curve.money[0] / NEAR, curve.money[-1] * NEAR
+    if not seeds or not least <= money <= most:
+        return None
+    known = curve.accuracy(_weights(seeds))
+    known_money = np.log(curve.money)
+    found = np.array([np.interp(math.log(money), known_money, each) for each in known])
+    mean = float(found[0])
+    if seeds == 1:
+        return Estimate(mean)
+    tail = expanded_tail(seeds)
+    low, high = np.quantile(found[1:], [tail, 1 - tail], method="nearest").tolist()
+    return Estimate(mean, low, high, seeds)
 
 
 def paired(
