@@ -1,6 +1,6 @@
 """Writes the numbers of README.md and what `make run` prints there, the numbers of
-docs/start/which-policy.md, paper/paper.md and two tables of paper/note.md, and draws docs/figures/front.svg, from
-studies/results.
+docs/start/which-policy.md, paper/paper.md and two tables of paper/note.md, and draws
+docs/figures/front.svg, from studies/results.
 
 python -m tools.readme
 """
