@@ -6,7 +6,7 @@ the usual, by gamma densities of the mean loss of a round's new samples. A ratio
 mean of at most 1 while losses do not rise, so the Shiryaev-Roberts sum of ratios grows
 by at most 1 a round on average and is at least T/a when the CUSUM exceeds log(T/a): at
 most a alarms are expected in T rounds without change (rule:
-docs/understand/headgate.md; results: docs/studies/drift.md).
+contributing/headgate.md; results: studies/findings/drift.md).
 """
 
 from dataclasses import dataclass

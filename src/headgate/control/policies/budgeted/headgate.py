@@ -2,7 +2,7 @@
 
 A model's error falls like N^(−1/2) with the number N of distinct samples, so the same
 money helps more at low prices. The money is spent evenly, or with more in early rounds,
-where a sample helps for longer. docs/understand/headgate.md derives the rule and both
+where a sample helps for longer. contributing/headgate.md derives the rule and both
 paces.
 """
 
@@ -99,7 +99,7 @@ class Headgate(BudgetedPolicy):
 
     def resolved(self, given: PolicyContext) -> Self:
         """Set `smooth` and `ahead`, if left out, by the kind of model.
-        docs/studies/better.md explains the values.
+        studies/findings/better.md explains the values.
         """
         smooth, ahead = (0.0, None) if given.linear else FOR_NETS
         return replace(
