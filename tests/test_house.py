@@ -29,7 +29,7 @@ MOST_TOKENS = {
     "web": 10_900,
 }
 """room → most tokens; `python tools/density.py --table` prints it anew"""
-MOST_IN_ALL = 245_500
+MOST_IN_ALL = 250_000
 DENSEST, DENSEST_KERNELS = 8.3, 9.5
 """most tokens a line of code"""
 LONGEST = 120

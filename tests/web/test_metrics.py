@@ -92,7 +92,7 @@ def test_the_page_warns_where_the_money_of_real_clients_comes_to_its_end(tmp_pat
     with Served(tmp_path) as page:
         assert (
             page.get("/api/runs/real").json["warning"]
-            == f"{100 * share:.0f} % of the money is spent."
+            == f"{share:.0%} of the money is spent."
         )
         made.finish()  # then there is nothing left to warn of
         assert page.get("/api/runs/real").json["warning"] == ""
