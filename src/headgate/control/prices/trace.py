@@ -259,7 +259,7 @@ class Market(PriceProcess):
         return self._scaled(values[:, 0])
 
     def _scaled(self, values: Floats) -> Floats:
-        return np.asarray(self.scale * np.maximum(values, 0.0))
+        return self.scale * np.maximum(values, 0.0)
 
     def path(
         self,
