@@ -12,7 +12,6 @@ from typing import Any, Literal
 import numpy as np
 
 from headgate.analysis.curves import Heat, PolicyCurves, heat, policy_curves
-from headgate.analysis.formatting import percent
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import Runs, runs_of
 from headgate.analysis.summary import breakdown_note, summarise, summary_table
@@ -196,16 +195,14 @@ def detail(library: Library, name: str) -> RunDetail:
 
 
 def _money_warning(run: RunFolder, one: Runs) -> str:
-    """Return a warning if a run with real clients has spent most of its money.
-
-    There is nothing to warn of when the run is over.
-    """
+    """Return a warning if a run with real clients that goes on has spent most of its
+    money."""
     money = run.system.budget * run.rounds * len(run.seeds)
     share = float(np.nansum(one.values["spend"])) / max(money, 1e-100)
-    real = run.environment.get("executor") == "flower"
-    if not real or run.finished or share < WARN_AT:
+    live = run.environment.get("executor") == "flower" and not run.finished
+    if not live or share < WARN_AT:
         return ""
-    return f"{percent(share)} of the money is spent."
+    return f"{share:.0%} of the money is spent."
 
 
 def curves(
