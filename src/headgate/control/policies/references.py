@@ -384,6 +384,9 @@ class Held(AdmissionPolicy):
     def start(self, system: System, runs: int) -> Arrays:
         return self.policy.start(system, runs)
 
+    def price_limit(self, view: View, memory: Arrays) -> Floats | None:
+        return self.policy.price_limit(view, memory)
+
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         request, memory = self.policy.admit(view, memory)
         most = np.full(view.debt.shape, min(view.system.money(view.t), view.money))
