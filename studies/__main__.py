@@ -28,7 +28,7 @@ from studies import HOME, recipe
 from studies.better import better_content, leaderboard_content
 from studies.comparisons import ALSO, BETTER, about, command, keep_rows, not_run
 from studies.drift import DRIFT, drift_content
-from studies.pages import of_one_sort, read_numbers, write_page
+from studies.pages import of_one_sort, read_numbers, write_findings, write_page
 from studies.paper import conclude
 from studies.paper import theory_claims as claims
 from studies.paper.batches import NAMES, QUICK, batches
@@ -38,7 +38,10 @@ from studies.selection import CHOOSING, SELECTION, selection_content
 from studies.theory.excess_risk import measure_risk
 from studies.theory.rates import horizons, measure
 
-RESULTS, PAGES = HOME / "results", HOME.parent / "docs" / "studies"
+RESULTS, PAGES = HOME / "results", HOME / "findings"
+SITE = HOME.parent / "docs" / "studies"
+HOMES = {"claims": HOME / "paper", "savings": SITE}
+"""where pages lie in a checkout that are not among the others"""
 COMPARED = {
     "better": ((*BETTER, *ALSO), better_content),
     "savings": (SAVINGS, savings_content),
@@ -260,7 +263,7 @@ def pages(
         typer.Option(metavar="DIR", help="Results; default: those of the checkout."),
     ] = RESULTS,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where pages go; default: docs/studies.")
+        Path, typer.Option(metavar="DIR", help="Where pages go; default: the checkout.")
     ] = PAGES,
 ) -> None:
     """Write the page of every study from its results, without any run."""
@@ -270,10 +273,13 @@ def pages(
         "leaderboard": leaderboard_content,
         **PAPERS,
     }.items():
-        home = HOME / "paper" if name == "claims" and out == PAGES else out
+        home = HOMES.get(name, out) if out == PAGES else out
         for path in write_page(
             name, query(results / ("paper" if name in PAPERS else "better")), home
         ):
+            say(path)
+    if out == PAGES:
+        for path in write_findings(PAGES, SITE):
             say(path)
 
 

@@ -11,7 +11,7 @@ from headgate.analysis.comparison import rows as compared_rows
 from headgate.analysis.formatting import DASH, listed, plus_minus, prices_text
 from headgate.analysis.intervals import Difference
 from headgate.analysis.pages import facts_of, write
-from headgate.analysis.runs import read_finished
+from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.savings import Row, paired
 from headgate.errors import DataError
 from headgate.experiment import Experiment
@@ -33,9 +33,9 @@ HINDSIGHT = tuple(
 """schedules with all prices known, and price limits, beside one of these each"""
 BY_AGE = ("age-mnist", "age-lenet", "age-cifar10", "age-imagenette")
 WANDER = ("wander-ercot", "wander-brent", "wander-ercot-lenet", "wander-brent-lenet")
-ALSO = ("listening", *WANDER, *BY_AGE, *HINDSIGHT)
-"""a policy that buys by the clients' losses, one that finds its window, limits by age,
-hindsight
+ALSO = ("listening", "first-round", *WANDER, *BY_AGE, *HINDSIGHT)
+"""a policy that buys by the clients' losses, what round 1 may spend, one that finds its
+window, limits by age, hindsight
 """
 Found = Mapping[str, Sequence[Row]]
 """the rows of each comparison"""
@@ -82,6 +82,19 @@ def not_run(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
     would be mixed.
     """
     return [name for name in names if not of_one_sort(folder / f"{name}.json", quick)]
+
+
+def read_finished(paths: Sequence[Path]) -> list[Runs]:
+    """Return the runs of run folders; raise DataError if a run is not finished."""
+    found = read_runs([RunFolder.open(path) for path in paths])
+    for one in found:
+        if not one.finished:
+            where = f"metrics of policy {one.policy}"
+            raise DataError(
+                f"{one.folder}: {where}: not one row for each of {len(one.seeds)} seeds"
+                f" and {one.rounds} rounds"
+            )
+    return found
 
 
 def keep_rows(

@@ -70,7 +70,10 @@ class TimeLeftColumn(TimeRemainingColumn):
 
 
 class LinesOfProgress(Progress):
-    """Progress as plain lines of text, for files and pipes."""
+    """Progress as plain lines of text, for files and pipes.
+
+    In a notebook each line replaces the one before.
+    """
 
     def __init__(self, unit: str, console: Console) -> None:
         super().__init__(
@@ -78,6 +81,7 @@ class LinesOfProgress(Progress):
             disable=True,
         )
         self.unit, self._next = unit, time.monotonic() + FIRST
+        self._end = "\r" if console.is_jupyter else "\n"
 
     def update(self, task_id: TaskID, **what: Any) -> None:
         super().update(task_id, **what)
@@ -95,6 +99,7 @@ class LinesOfProgress(Progress):
         print(
             f"{task.description}: {text}",
             file=sys.stderr,
+            end=self._end,
             flush=True,
         )
 

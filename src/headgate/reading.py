@@ -96,9 +96,9 @@ def remedy_of_number(text: str) -> str:
     return f"; write it with a point: {digits}.{part}"
 
 
-def read_toml(path: Path, most: int = RECIPE) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file of settings, in which infinity is allowed."""
-    return parse_toml(read_text(path, most), str(path))
+    return parse_toml(read_text(path), str(path))
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:

@@ -443,10 +443,10 @@ class _Trial:
                 "the accounts are off": (debt == after.debt) & (spent == after.spent),
                 "a remainder of a sample or more": (carry > -1e-6) & (carry < 1),
             }
-            for name, array in after.memory.items():
-                finite = array.dtype.kind != "f" or np.isfinite(array)
-                facts[f"memory[{name!r}] holds a number that is not finite"] = finite
-            _need_all(orders.t, facts)
+            _need_all(orders.t, facts | _finite(after.memory))
+        controller = self.controller
+        begun = controller.policy.start(controller.system, controller.runs)
+        _need_all(1, _finite(begun))
 
     def check_samples(self) -> None:
         """Check that samples that were dropped stay away, and that clients hold at most
@@ -590,6 +590,16 @@ def _same(
         np.testing.assert_equal(one, other)
     except AssertionError:
         raise AssertionError(message) from None
+
+
+def _finite(memory: Mapping[str, Any]) -> dict[str, Any]:
+    """Return for each array of a memory whether its numbers are finite."""
+    return {
+        f"memory[{name!r}] holds a number that is not finite": (
+            array.dtype.kind != "f" or np.isfinite(array)
+        )
+        for name, array in memory.items()
+    }
 
 
 def _need_all(t: int, facts: Mapping[str, Any]) -> None:

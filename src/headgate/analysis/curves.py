@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 from headgate.analysis.formatting import grouped
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.runs import Runs, changes_in
-from headgate.analysis.savings import Row, Saving, amount
+from headgate.analysis.savings import OURS, Row, Saving, amount
+from headgate.control.types import Ints
+from headgate.theory.reuse import quotient
 
 POINTS = 500
 """the most points that a line keeps after thinning"""
@@ -29,8 +31,6 @@ COLOURS = (
     "#56B4E9",
     "#000000",
 )  # Okabe and Ito, colour-blind safe
-OURS = "headgate"
-"""the policy whose saving is drawn"""
 SERIES = (
     "spend",
     "debt",
@@ -49,7 +49,7 @@ EVALUATED = {"accuracy": "test_accuracy", "test_loss": "test_loss"}
 Numbers = list[float | None]
 
 
-def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
+def thinned(count: int, most: int = POINTS) -> Ints:
     """Return at most `most` of the indices below `count`, with the first and the last.
 
     They are evenly spaced.
@@ -245,8 +245,8 @@ class Heat:
 
 def heat(
     policy: str,
-    held: NDArray[np.int64],
-    buffers: NDArray[np.int64],
+    held: Ints,
+    buffers: Ints,
 ) -> Heat:
     """Return the heat map of a policy.
 
@@ -260,13 +260,8 @@ def heat(
     by_client = _averaged(held.mean(axis=0).T, clients)
     mean = _averaged(by_client.T, rounds).T
 
-    ratio = np.full_like(mean, np.nan)
-    np.divide(
-        mean,
-        room[:, None],
-        out=ratio,
-        where=room[:, None] > 0,
-    )
+    of_client = room[:, None]
+    ratio = quotient(mean, of_client, of_client > 0, np.nan)
     return Heat(
         policy=policy,
         clients=labels,
@@ -277,7 +272,7 @@ def heat(
     )
 
 
-def neighbours(size: int, most: int) -> tuple[NDArray[np.int64], list[str]]:
+def neighbours(size: int, most: int) -> tuple[Ints, list[str]]:
     """Split `size` indices into at most `most` groups of neighbours.
 
     The result is the first index and the label of each group.
@@ -294,7 +289,7 @@ def neighbours(size: int, most: int) -> tuple[NDArray[np.int64], list[str]]:
     return starts, labels
 
 
-def _averaged(values: Floats, starts: NDArray[np.int64]) -> Floats:
+def _averaged(values: Floats, starts: Ints) -> Floats:
     """Return the means of groups of neighbours along the first axis."""
     sizes = np.diff(np.append(starts, len(values)))
     sums: Floats = np.add.reduceat(values, starts, axis=0)

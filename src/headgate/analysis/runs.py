@@ -9,21 +9,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress, pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.analysis.formatting import prices_text, unit_of
 from headgate.analysis.intervals import Floats
 from headgate.control.policies import KINDS
 from headgate.control.policies.references import REFERENCES as NEVER_HELD
+from headgate.control.types import Bools, Ints
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
 from headgate.records.tables import CHANGED, Rows
 
-Ints = NDArray[np.int64]
 Key = tuple[str, int]
 """a policy and a seed"""
 LEARNING = ("test_accuracy", "test_loss", "validation_accuracy", "train_loss")
@@ -89,7 +87,7 @@ class Runs:
     buffers: Ints
     rounds: int
     seeds: tuple[int, ...]
-    lost: NDArray[np.bool_]
+    lost: Bools
     reached: Ints
     values: Mapping[str, Floats]
     held: Ints | None = None
@@ -105,7 +103,7 @@ class Runs:
     # progress
 
     @cached_property
-    def begun(self) -> NDArray[np.bool_]:
+    def begun(self) -> Bools:
         return self.reached > 0
 
     @property
@@ -192,7 +190,7 @@ class Runs:
         return tuple(compress(self.seeds, self.kept))
 
     @cached_property
-    def kept(self) -> NDArray[np.bool_]:
+    def kept(self) -> Bools:
         """Whether each run has begun and its model was not lost, (seeds,)."""
         return self.begun & ~self.lost
 
@@ -292,19 +290,6 @@ def _names(folders: Sequence[RunFolder]) -> list[str]:
         number = names[: i + 1].count(name)
         numbered.append(f"{name} ({number})" if names.count(name) > 1 else name)
     return numbered
-
-
-def read_finished(paths: Sequence[Path]) -> list[Runs]:
-    """Return the runs of run folders; raise DataError if a run is not finished."""
-    found = read_runs([RunFolder.open(path) for path in paths])
-    for one in found:
-        if not one.finished:
-            where = f"metrics of policy {one.policy}"
-            raise DataError(
-                f"{one.folder}: {where}: not one row for each of {len(one.seeds)} seeds"
-                f" and {one.rounds} rounds"
-            )
-    return found
 
 
 def runs_of(

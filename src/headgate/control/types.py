@@ -365,7 +365,7 @@ class View(NamedTuple):
     @property
     def admitted(self) -> Ints:
         """The samples ever admitted, whether trained on or not, (R,)."""
-        return np.asarray(self.distinct + self.unused)
+        return self.distinct + self.unused
 
     def one_price(self) -> Floats:
         """Return the price of each run.
@@ -684,7 +684,7 @@ class Ledger:
     @property
     def distinct(self) -> Ints:
         """The distinct samples trained on so far, N(t), (R,)."""
-        return np.asarray(self.ever - self.unused)
+        return self.ever - self.unused
 
     @property
     def places(self) -> Ints | None:

@@ -8,14 +8,13 @@ that arrives again, also after a crash, finds the row and admits nothing.
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.books.durable import Durable, statements
 from headgate.books.messages import NO_LIMIT, Order, Receipt
@@ -27,7 +26,7 @@ from headgate.control.ranking import Candidates, chosen
 from headgate.control.retention import Retention
 from headgate.control.scores import WITHOUT_LABELS, Scores, checked_scores
 from headgate.control.selection import Selection
-from headgate.control.types import Ints
+from headgate.control.types import Bools, Ints
 from headgate.errors import DataError, SettingError
 from headgate.flower.border import (
     instance,
@@ -164,22 +163,6 @@ class BufferStore(Durable):
         self.client = whole_number("BufferStore: client", client, most=CLIENTS - 1)
         self.rules = rule_classes("BufferStore: rules", rules)
         super().__init__(checked_path("BufferStore: path", path))
-
-    def _refill(
-        self,
-        name: str,
-        columns: Sequence[str],
-        rows: Iterable[Sequence[Any]],
-    ) -> None:
-        """Write the rows of an older table, in which SQLite kept numbers of numpy as
-        their bytes.
-        """
-        changes = [FROM_OLDER.get(column, _unchanged) for column in columns]
-        mended = [
-            [change(value) for change, value in zip(changes, row, strict=True)]
-            for row in rows
-        ]
-        super()._refill(name, columns, mended)
 
     def _opened(self) -> None:
         # overwrites the bytes of deleted rows
@@ -389,7 +372,7 @@ class BufferStore(Durable):
         rule: Retention,
         position: int,
         scorer: SampleScorer | None,
-    ) -> tuple[NDArray[np.bool_], Ints]:
+    ) -> tuple[Bools, Ints]:
         """Return which samples stay under a rule that is no window, and the positions
         of all. Those from `position` on are new.
         """
@@ -698,7 +681,7 @@ def _scores(
     asked: tuple[str, ...],
     samples: Sequence[HeldSample],
     scorer: SampleScorer | None,
-    known: NDArray[np.bool_] | None = None,
+    known: Bools | None = None,
 ) -> Scores:
     """Return the scores of the samples, 0 where `known` is false; left out: all are
     known, in the shape (1, number of samples).
@@ -732,45 +715,3 @@ def _classes(labels: Sequence[Label | None]) -> Ints:
         return np.array(labels, dtype=np.int64)
     _, classes = np.unique([str(label) for label in labels], return_inverse=True)
     return classes.astype(np.int64)
-
-
-# tables of older versions
-
-
-def _unchanged(value: Any) -> Any:
-    return value
-
-
-def _number(value: Any) -> Any:
-    """Return the number of numpy that an older store kept as bytes; all other values
-    stay as they are.
-
-    Four bytes are a whole number unless they are an ordinary real one: small whole
-    numbers would be real ones below 1e-37.
-    """
-    if not isinstance(value, bytes) or len(value) not in (1, 2, 4, 8):
-        return value
-    whole = int.from_bytes(value, "little", signed=True)
-    if len(value) != 4:
-        return whole
-    real = float(np.frombuffer(value, "<f4")[0])
-    ordinary = np.isfinite(real) and abs(real) >= np.finfo(np.float32).tiny
-    return real if ordinary else whole
-
-
-def _key(value: Any) -> Any:
-    return str(_number(value)) if isinstance(value, bytes) else value
-
-
-def _payload(value: Any) -> Any:
-    return value.encode("utf-8") if isinstance(value, str) else value
-
-
-FROM_OLDER: Mapping[str, Callable[[Any], Any]] = {
-    "key": _key,
-    "payload": _payload,
-    "label": _number,
-}
-"""functions that turn a value of an older table into one that the column may hold, by
-column
-"""

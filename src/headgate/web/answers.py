@@ -96,16 +96,7 @@ def run_list(
     heads = library.heads()
     words = search.lower().split()
     found = [heads[name] for name in sorted(heads) if _contains(heads[name], words)]
-
-    falling = order == "desc"
-    if sort in BY_HEAD:
-        found.sort(
-            key=BY_HEAD[sort],
-            reverse=falling,
-        )
-    else:
-        found = _sorted_by_result(library, found, BY_ROW[sort], falling)
-
+    found = _sorted(library, found, sort, order == "desc")
     shown = [head.name for head in found[offset : offset + limit]]
     return RunList(
         total=len(heads),
@@ -122,21 +113,24 @@ def _contains(head: RunFolder, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _sorted_by_result(
+def _sorted(
     library: Library,
     found: Sequence[RunFolder],
-    key: str,
+    sort: Sort,
     falling: bool,
 ) -> list[RunFolder]:
-    """Return the runs sorted by a column of their rows; those without it come last."""
-    rows = library.rows([head.name for head in found])
-    results = {row["name"]: row[key] for row in rows}
-    known = [head for head in found if results[head.name] is not None]
+    """Return the runs sorted; those without a result to sort by come last."""
+    if sort in BY_HEAD:
+        values = {head.name: BY_HEAD[sort](head) for head in found}
+    else:
+        rows = library.rows([head.name for head in found])
+        values = {row["name"]: row[BY_ROW[sort]] for row in rows}
+    known = [head for head in found if values[head.name] is not None]
     known.sort(
-        key=lambda head: results[head.name],
+        key=lambda head: values[head.name],
         reverse=falling,
     )
-    return known + [head for head in found if results[head.name] is None]
+    return known + [head for head in found if values[head.name] is None]
 
 
 # one run

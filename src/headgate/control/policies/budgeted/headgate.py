@@ -2,7 +2,7 @@
 
 A model's error falls like N^(−1/2) with the number N of distinct samples, so the same
 money helps more at low prices. The money is spent evenly, or with more in early rounds,
-where a sample helps for longer. docs/understand/headgate.md derives the rule and both
+where a sample helps for longer. contributing/headgate.md derives the rule and both
 paces.
 """
 
@@ -21,15 +21,12 @@ from headgate.control.policies.budgeted.purse import money_left, pace, rounds_le
 from headgate.control.policy import PolicyContext
 from headgate.control.types import Arrays, Bools, Floats, System, View
 from headgate.errors import require
+from headgate.theory.reuse import quotient
 
 MOST_REMEMBERED = 100_000
 SHORT = 256
 """length in rounds up to which a run buys fractional shares of the places: whole
 purchases would cost short runs accuracy
-"""
-LONG_FILL = 3.0
-"""default of `fill` in longer runs: filling at a high first price costs samples, and
-early samples count for less there
 """
 FOR_NETS = 0.25, 5.0
 """default values of `smooth` and `ahead` for models that are not linear"""
@@ -102,7 +99,7 @@ class Headgate(BudgetedPolicy):
 
     def resolved(self, given: PolicyContext) -> Self:
         """Set `smooth` and `ahead`, if left out, by the kind of model.
-        docs/studies/better.md explains the values.
+        studies/findings/better.md explains the values.
         """
         smooth, ahead = (0.0, None) if given.linear else FOR_NETS
         return replace(
@@ -201,13 +198,7 @@ class Headgate(BudgetedPolicy):
         if price.ndim == 2:
             places = self.places(view.system)
             price = (price * places).sum(axis=-1) / self.all_places(view.system)
-        endless = np.full_like(price, np.inf)
-        buys = np.divide(
-            view.system.budget,
-            price,
-            out=endless,
-            where=price > 0,
-        )
+        buys = quotient(view.system.budget, price, price > 0, np.inf)
         return np.minimum(buys, renewed)
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
@@ -222,11 +213,6 @@ class Headgate(BudgetedPolicy):
         share = _part_of_rest(begun, self._spent_by(view.t / horizon))
         ahead = self.ahead * view.system.budget
         return np.minimum(most, first + share * (most - first) + ahead)
-
-    def money_to_fill(self, system: System, default: float = 8.0) -> float:
-        if not self.smooth and (system.horizon or 1) > SHORT:
-            default = LONG_FILL
-        return super().money_to_fill(system, default)
 
     def allowed(self, view: View, memory: Arrays) -> Floats:
         """Return the money for this round: the money left times the round's weight.
@@ -248,7 +234,7 @@ class Headgate(BudgetedPolicy):
             return pace(view, self.overdraft)
         before = self._spent_by((view.t - 1) / horizon)
         weight = _part_of_rest(before, self._spent_by(view.t / horizon))
-        return np.asarray(weight * money_left(view, self.overdraft))
+        return weight * money_left(view, self.overdraft)
 
     def _spent_by(self, time: float) -> float:
         """Return the share of the money that is spent by a share of the rounds."""

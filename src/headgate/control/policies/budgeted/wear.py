@@ -2,7 +2,7 @@
 
 It rises with the use of its sample and falls with the number of places a round renews.
 The felt price is the price divided by this worth; places with a low felt price are
-renewed (docs/understand/headgate.md, smooth renewal). With a price per client, clients
+renewed (contributing/headgate.md, smooth renewal). With a price per client, clients
 are renewed at different times, so only a client's mean age counts.
 """
 
@@ -74,6 +74,6 @@ def felt(
     With a price per client it is that of each client, (R, M).
     """
     if price.ndim == 2:
-        return np.asarray(price / memory["used"] ** smooth)
+        return price / memory["used"] ** smooth
     worth = (ages(memory["renewed"], t) * NEWER) ** smooth
-    return np.asarray(price[:, None] / worth)
+    return price[:, None] / worth
