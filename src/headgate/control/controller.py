@@ -273,7 +273,10 @@ class Controller:
         limit = self.policy.price_limit(view, orders.memory)
         if limit is None:
             return f"{text}; {samples}"
-        return f"{text}, {_beside(low, high, float(limit[0]), bought)}; {samples}"
+        beside = _beside(low, high, float(limit[0]), bought)
+        if bought and low > limit[0]:
+            beside += f", {self.policy.above_limit}"
+        return f"{text}, {beside}; {samples}"
 
     def _memories(self, ledger: Ledger) -> tuple[Arrays, Arrays]:
         """Return the ledger's memory as that of the policy and that of its selection.
@@ -712,8 +715,8 @@ def _beside(
     limit: float,
     bought: int,
 ) -> str:
-    """Return how prices compare with a limit, and a remark if that does not explain
-    what was bought.
+    """Return how prices compare with a limit, and a remark if nothing was bought below
+    it.
     """
     if limit == np.inf:
         return "the money pays for any price so far"
@@ -724,8 +727,7 @@ def _beside(
         return text if bought else f"{text}, but no money or room is left"
     if low == limit:
         return f"at the limit of {limit:.3g}"
-    text = f"above the limit of {limit:.3g}"
-    return f"{text}, to keep up with even spending" if bought else text
+    return f"above the limit of {limit:.3g}"
 
 
 class _WholeSamples(NamedTuple):
