@@ -230,7 +230,7 @@ class RunWriter:
 
 def move_checkpoint(partial: Path, final: Path) -> None:
     """Move a complete checkpoint to its place, and remove the previous one."""
-    for path in (*partial.iterdir(), partial):
+    for path in (*sorted(partial.iterdir()), partial):
         sync(path)
     partial.rename(final)
     sync(final.parent)

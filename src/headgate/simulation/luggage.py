@@ -5,16 +5,14 @@ tables. They travel by content.
 
 import importlib.util
 import os
-import shutil
 import sys
 import sysconfig
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import is_dataclass
 from functools import cache
-from hashlib import sha256
 from modulefinder import ModuleFinder
 from pathlib import Path
-from tempfile import mkdtemp
+from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple
 
 from headgate.errors import SettingError
@@ -25,6 +23,8 @@ from headgate.registry import searching, setting_fields
 
 MOST = 32 * 2**20
 """the most bytes of the modules and tables of an experiment that travel"""
+TRAVELLING = ("code/", "data/")
+"""the beginnings of their names in a parcel"""
 INSTALLED = tuple(Path(sysconfig.get_path(name)) for name in ("purelib", "stdlib"))
 """folders whose modules do not travel"""
 
@@ -48,9 +48,11 @@ def luggage_of(experiment: Experiment, executor: str) -> Luggage:
     """Return what an experiment needs beside headgate; raise SettingError if it is too
     large.
     """
-    named = {*named_outside(experiment.tables()).values(), executor}
-    modules = sorted({name.partition(":")[0] for name in named if ":" in name})
-    return _luggage(experiment.folder, tuple(modules), tuple(_paths(experiment)))
+    named = [*named_outside(experiment.tables()).values(), executor]
+    outside = {name.partition(":")[0] for name in named if ":" in name}
+    modules = tuple(sorted(outside))
+    paths = tuple(dict.fromkeys(_paths(experiment)))
+    return _luggage(experiment.folder, modules, paths)
 
 
 @cache  # a run goes on with the modules with which it began
@@ -64,14 +66,15 @@ def _luggage(
         for name in modules:
             sources |= _sources(name)
     tables: dict[str, str] = {}
-    for path in dict.fromkeys(paths):
-        tables[path] = f"data/{len(tables)}{Path(path).suffix}"
-    sources |= {name: Path(path) for path, name in tables.items()}
+    for number, path in enumerate(paths):
+        tables[path] = f"data/{number}{Path(path).suffix}"
+        sources[tables[path]] = Path(path)
     size = sum(path.stat().st_size for path in sources.values())
     if size > MOST:
+        named = ", ".join(map(str, sources.values()))
         raise SettingError(
-            f"--on: {', '.join(map(str, sources.values()))}: {size / 2**20:,.0f} MiB;"
-            f" modules and tables of up to {MOST // 2**20} MiB travel to the workers"
+            f"--on: {named}: {size / 2**20:,.0f} MiB; modules and tables of up to"
+            f" {MOST // 2**20} MiB travel to the workers"
         )
     files = {name: read_bytes(path, MOST) for name, path in sources.items()}
     return Luggage(files, tables)
@@ -79,18 +82,19 @@ def _luggage(
 
 def _paths(part: Any) -> Iterator[str]:
     """Yield the paths of the files that the settings of a part name."""
+    inside: Iterable[Any] = ()
     if isinstance(part, Mapping):
-        part = tuple(part.values())
-    if isinstance(part, list | tuple):
-        for each in part:
-            yield from _paths(each)
+        inside = part.values()
+    elif isinstance(part, list | tuple):
+        inside = part
     elif is_dataclass(part):
-        for own in setting_fields(part):
-            value = getattr(part, own.name)
-            if not own.metadata.get("path"):
-                yield from _paths(value)
-            elif value is not None:
+        settings = setting_fields(part)
+        inside = [getattr(part, own.name) for own in settings]
+        for own, value in zip(settings, inside, strict=True):
+            if own.metadata.get("path") and value is not None:
                 yield os.path.abspath(value)
+    for each in inside:
+        yield from _paths(each)
 
 
 def _sources(module: str) -> dict[str, Path]:
@@ -101,53 +105,56 @@ def _sources(module: str) -> dict[str, Path]:
         spec = importlib.util.find_spec(module)
     except (ImportError, ValueError):
         spec = None
-    if spec is None or not spec.origin or not spec.origin.endswith(".py"):
+    origin = getattr(spec, "origin", None) or ""
+    if spec is None or not origin.endswith(".py"):
         return {}
-    levels = module.count(".") + bool(spec.submodule_search_locations)
-    root = Path(spec.origin).parents[levels]
+    levels = module.count(".")
+    if spec.submodule_search_locations:
+        levels += 1
+    root = Path(origin).parents[levels]
     if root in INSTALLED or module.partition(".")[0] == "headgate":
         return {}
     finder = ModuleFinder([str(root)])
     finder.import_hook(module)
-    files = [getattr(each, "__file__", None) for each in finder.modules.values()]
-    found = [Path(file) for file in files if file]
-    return {f"code/{path.relative_to(root).as_posix()}": path for path in found}
+    found: dict[str, Path] = {}
+    for own in finder.modules.values():
+        if file := getattr(own, "__file__", None):
+            name = Path(file).relative_to(root).as_posix()
+            found[f"code/{name}"] = Path(file)
+    return found
 
 
 class Unpacked:
     """The luggage that this process has unpacked; that of another run replaces it."""
 
     def __init__(self) -> None:
-        self.folder: Path | None = None
+        self.folder = Path()
+        self._content: dict[str, bytes] = {}
+        self._whole: TemporaryDirectory[str] | None = None
 
     def put(self, files: Files) -> None:
-        """Unpack the luggage among these files, and let its modules be found first."""
-        own = {
-            name: content
-            for name, content in sorted(files.items())
-            if name.startswith(("code/", "data/"))
-        }
-        digest = sha256()
-        for name, content in own.items():
-            digest.update(f"{name} {len(content)} ".encode() + content)
-        if self.folder is not None and self.folder.name == digest.hexdigest():
+        """Unpack the luggage among these files, so that its modules are found first,
+        and forget the modules of the one before.
+        """
+        own = {name: files[name] for name in files if name.startswith(TRAVELLING)}
+        if own == self._content:
             return
-        self.forget()
-        self.folder = Path(mkdtemp(prefix="headgate-")) / digest.hexdigest()
-        write_files(self.folder, own)
+        if self._whole is not None:
+            self._forget(str(self.folder / "code"))
+            self._whole.cleanup()
+        self._whole = TemporaryDirectory(prefix="headgate-")
+        self.folder = Path(self._whole.name)
+        self._content = own
         sys.path.insert(0, str(self.folder / "code"))
+        write_files(self.folder, own)
 
-    def forget(self) -> None:
-        """Remove the files, and the modules that were imported from them."""
-        if self.folder is None:
-            return
-        code = str(self.folder / "code")
+    def _forget(self, code: str) -> None:
+        """Forget the modules that were imported from a folder."""
         sys.path.remove(code)
         for name, module in list(sys.modules.items()):
-            if str(getattr(module, "__file__", None) or "").startswith(code):
+            file = str(getattr(module, "__file__", None))
+            if file.startswith(code):
                 del sys.modules[name]
-        shutil.rmtree(self.folder.parent, ignore_errors=True)
-        self.folder = None
 
     def moved(self, tables: Any, paths: Mapping[str, str]) -> Any:
         """Return the tables of a recipe with the `paths` as they are on this
@@ -156,5 +163,5 @@ class Unpacked:
         if isinstance(tables, dict):
             return {name: self.moved(each, paths) for name, each in tables.items()}
         if isinstance(tables, str) and tables in paths:
-            return str((self.folder or Path()) / paths[tables])
+            return str(self.folder / paths[tables])
         return tables

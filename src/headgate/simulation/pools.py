@@ -49,8 +49,12 @@ class Pool:
 
     def __init__(self, executor: Executor) -> None:
         self.executor = executor
-        self.where = f"on {type(executor).__name__}"
         self._sizes: dict[Future[bytes], int] = {}
+
+    @property
+    def where(self) -> str:
+        """The end of the line that describes the work to users."""
+        return f"on {type(self.executor).__name__}"
 
     @property
     def workers(self) -> int:
@@ -105,12 +109,15 @@ class Processes(Pool):
         if sys.platform != "linux":
             raise SettingError(f"--processes {processes}: more than one needs Linux")
         super().__init__(ThreadPoolExecutor(processes))
-        self.where = f"on {processes} processes"
         # they import modules while the first one examines
         self._children = [_Child() for _ in range(processes)]
         self._free: SimpleQueue[_Child] = SimpleQueue()
         for child in self._children:
             self._free.put(child)
+
+    @property
+    def where(self) -> str:
+        return f"on {len(self._children)} processes"
 
     def submit(self, task: bytes) -> Future[bytes]:
         return self.executor.submit(self._answer, task)
@@ -236,7 +243,10 @@ class DaskWorkers(Pool):
         self._known: set[str] = set()
         self._looked = 0.0
         self._look()
-        self.where = f"on {self.workers} workers of {address}"
+
+    @property
+    def where(self) -> str:
+        return f"on the workers of {self.address}, {len(self._known)} now"
 
     @property
     def workers(self) -> int:
@@ -264,7 +274,7 @@ class DaskWorkers(Pool):
         """Look which workers there are, and give up those that are gone."""
         self._looked = time.monotonic()
         if self._client.status in ("closing", "closed"):
-            raise HeadgateError(f"{self.address}: the scheduler was lost")
+            raise HeadgateError(f"--on {self.address}: the scheduler was lost")
         ask = self._client.scheduler.identity
         try:
             told = self._client.sync(ask, n_workers=-1, callback_timeout=LOOK_SECONDS)
@@ -282,12 +292,14 @@ class DaskWorkers(Pool):
         return future
 
     def name(self, future: Future[bytes]) -> str:
-        names = [name for name, own in self._playing.items() if own is future]
-        return " ".join(["worker", *names])
+        return f"worker {self._worker_of(future)}"
+
+    def _worker_of(self, future: Future[bytes]) -> str:
+        playing = self._playing.items()
+        return next(name for name, own in playing if own is future)
 
     def refused(self, future: Future[bytes], why: str) -> bool:
-        own = [name for name, each in self._playing.items() if each is future]
-        self._banned |= dict.fromkeys(own, why)
+        self._banned[self._worker_of(future)] = why
         return True
 
     def stop(self, running: Iterable[Future[bytes]]) -> None:

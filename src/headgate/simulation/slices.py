@@ -168,8 +168,13 @@ class Slices:
     """
 
     def __init__(self, pool: Pool, say: Say) -> None:
-        self.pool, self.say, self.where = pool, say, pool.where
-        self._stopping = False
+        self.pool, self.say = pool, say
+        self._stopping, self._said = False, set[str]()
+
+    @property
+    def where(self) -> str:
+        """The end of the line that describes the work to users."""
+        return self.pool.where
 
     def examine_all(
         self,
@@ -233,6 +238,8 @@ class Slices:
                 while waiting and not self._stopping and self.pool.has_room(running):
                     job = waiting.popleft()
                     running[self._submitted(job)] = job
+                if not running:
+                    self._say_once(f"no worker is free {self.where}; waiting for one")
                 for future in _done(running):
                     job = running.pop(future)
                     try:
@@ -256,6 +263,11 @@ class Slices:
             raise failed[0]
         if self._stopping:
             raise Interrupted("interrupted")
+
+    def _say_once(self, line: str) -> None:
+        if line not in self._said:
+            self._said.add(line)
+            self.say(line)
 
     def _submitted(self, job: Job) -> Future[bytes]:
         try:
