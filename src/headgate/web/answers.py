@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from headgate.analysis.accounts import ledger_facts
 from headgate.analysis.curves import Heat, PolicyCurves, heat, policy_curves
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import Runs, runs_of
@@ -183,11 +184,13 @@ def detail(library: Library, name: str) -> RunDetail:
     run = library.open(name)
     found = [runs_in(library, name, policy, by_client=True) for policy in run.policies]
     summaries = [summarise(one, run.target) for one in found]
-    warnings = [breakdown_note([run]), *(_money_warning(run, one) for one in found)]
+    facts = ledger_facts(run)
+    left = [_money_warning(run, one) for one in found]
+    warnings = [breakdown_note([run]), facts.dry, *left]
     return RunDetail(
         **about(run) | {"round": library.round(name)},
         recorded=any(one.held is not None for one in found),
-        conclusion=conclusion(found),
+        conclusion=" ".join(filter(None, (facts.sentence, conclusion(found)))),
         warning=" ".join(filter(None, warnings)),
         summary=[each.to_dict() for each in summaries],
         table=summary_table(summaries, run.target),
