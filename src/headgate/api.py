@@ -573,7 +573,8 @@ def compare(
         What `load` or `sweep` returned. Points of a sweep are compared as they are,
         each with its own budget and prices.
     budgets : sequence of float, optional
-        The budgets per round; by default 0.25, 0.5, 1 and 2 times the experiment's.
+        The budgets per round; by default 0.25, 0.5, 1 and 2 times the experiment's, or
+        those of `budgets_that_bind`.
     out : str or pathlib.Path, optional
         The folder of runs and report; by default compared/NAME. Finished runs in it are
         used, so budgets can be added later.
@@ -619,6 +620,9 @@ def compare(
     budget = None
     if isinstance(experiment, Experiment):
         budget = experiment.system.budget
+        if budgets is None:
+            budgets = budgets_that_bind(experiment)
+            budget = budgets[SHARES.index(1.0)]
         experiment = _at_budgets(experiment, budgets)
     points = list(experiment)
     if not as_printed:
@@ -635,13 +639,22 @@ def compare(
     return conclude_comparison(runs, folder, command, budget)
 
 
-def _at_budgets(experiment: Experiment, budgets: Sequence[float] | None) -> Points:
+def budgets_that_bind(experiment: Experiment) -> list[float]:
+    """Return 0.25, 0.5, 1 and 2 times the budget per round of an experiment, or of 40 %
+    of the price of all its places, if that is less.
+
+    A budget that pays for all places in every round makes all policies equal.
+    """
+    system = experiment.system
+    all_places = experiment.prices.mean(experiment.rounds) * system.all_places
+    usual = min(system.budget, float(f"{0.4 * all_places:.2g}"))
+    return [round(share * usual, 6) for share in SHARES]
+
+
+def _at_budgets(experiment: Experiment, budgets: Sequence[float]) -> Points:
     """Return the experiment at each of the budgets, with labels."""
-    if not isinstance(budgets, Iterable | None):
+    if not isinstance(budgets, Iterable):
         raise SettingError(f"budgets = {budgets}: must be a list, as in [20, 55]")
-    if budgets is None:
-        own = experiment.system.budget
-        budgets = [round(share * own, 6) for share in SHARES]
     money = list(map(float, budgets))
     if not money:
         raise SettingError("budgets = []: at least one is needed")

@@ -221,7 +221,7 @@ def test_money_and_labels_are_those_of_the_rehearsals_beside_buying_evenly():
     told = answer(system=system)
     assert (told["unit"], told["total"]) == ("€", 20.0 * 40)
     e = build("again", tomllib.loads(told["toml"]))
-    even = {"kind": "below", "quantile": 1.0}
+    even = {"kind": "below", "quantile": 1.0, "fill": 0.0}
     evenly = build(
         "even",
         {

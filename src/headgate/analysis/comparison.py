@@ -44,6 +44,8 @@ from headgate.analysis.savings import (
 from headgate.analysis.summary import DIPS, policy_table, summarise
 from headgate.errors import DataError
 
+BINDING = (0.125, 0.25, 0.5)
+"""budgets to propose, as shares of what all places cost in a round"""
 RIVAL = "constant"
 """the policy that all others are tested against"""
 LAST = "last: mean test accuracy in the last tenth of the rounds"
@@ -238,7 +240,28 @@ def comparison_tables(
         things.append(_at_budget(shown, saved))
     if any("dips" in row for row in rows):
         things += _summaries(by_offer(found), DIPS)
-    return [*things, _notes(rows)]
+    return [*_loose(found), *things, _notes(rows)]
+
+
+def _loose(found: Sequence[Runs]) -> list[str]:
+    """Return a sentence if budgets pay for all places in every round, and budgets that
+    do not; nothing if all bind.
+    """
+    said = []
+    for prices, own in grouped(found, lambda one: one.prices).items():
+        costs = [one.column("price").mean() * one.buffers.sum() for one in own]
+        cost, unit = float(np.mean(costs)), own[0].unit
+        loose = sorted({one.budget for one in own if one.budget >= cost})
+        if loose:
+            named = listed([amount(unit, each) for each in loose])
+            lower = ",".join(f"{share * cost:.2g}" for share in BINDING)
+            at = f" ({prices})" if len({one.prices for one in found}) > 1 else ""
+            said.append(
+                f"Money never binds at {named} a round{at}: all places cost"
+                f" {amount(unit, cost)}, so policies buy alike. Budgets that bind:"
+                f" --budgets {lower}.\n"
+            )
+    return said
 
 
 def _given(found: Sequence[Runs], prices: str) -> str:

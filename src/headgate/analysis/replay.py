@@ -15,6 +15,7 @@ from rich.console import RenderableType
 
 from headgate.analysis.display import Displayed, StackedTable
 from headgate.analysis.formatting import counted, money_in, number, percent
+from headgate.books.statement import exported, opened, statement
 from headgate.control.controller import Controller
 from headgate.control.policies import Headgate
 from headgate.control.retention import KStep
@@ -23,7 +24,7 @@ from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line, shown
 from headgate.experiment import Experiment, load
 from headgate.limits import NUMBER, PURCHASES, SAMPLES
-from headgate.reading import read_text
+from headgate.reading import csv_text, read_bytes
 from headgate.registry import checked
 
 
@@ -106,12 +107,14 @@ class PurchaseRow(BaseModel):
 
 
 def read_purchases(path: Path) -> Purchases:
-    """Read a CSV file of purchases, and return them in order of time.
+    """Read purchases from a CSV file or from a ledger, and return them in order of
+    time.
 
     Parameters
     ----------
     path : pathlib.Path
-        The file, with the columns time, price, samples (or bought) and perhaps client.
+        The file, with the columns time, price, samples (or bought) and perhaps client,
+        or as `headgate ledger export` writes it; or a folder with a ledger.
 
     Returns
     -------
@@ -156,10 +159,19 @@ def read_purchases(path: Path) -> Purchases:
 
 
 def _read_table(path: Path) -> pl.DataFrame:
-    """Return the file as a table of texts with the columns that are needed."""
+    """Return the purchases as a table of texts with the columns that are needed."""
+    if path.is_dir() or path.suffix == ".sqlite":
+        with opened(path) as store:
+            text = exported(statement(store), "csv").decode()
+    else:
+        text = csv_text(path, read_bytes(path))
     try:
-        table = pl.read_csv(io.StringIO(read_text(path)), infer_schema=False)
+        table = pl.read_csv(io.StringIO(text), infer_schema=False)
         header = [name.strip().lower() for name in table.columns]
+        table.columns = header
+        if {"round", "delivered", "free"} <= set(header):
+            table = _of_export(table)
+            header = table.columns
         if "samples" not in header:
             header = ["samples" if name == "bought" else name for name in header]
         table.columns = header
@@ -174,6 +186,24 @@ def _read_table(path: Path) -> pl.DataFrame:
     if table.height > PURCHASES:
         raise DataError(f"{path}: more than {PURCHASES:,} purchases")
     return table
+
+
+def _of_export(table: pl.DataFrame) -> pl.DataFrame:
+    """Return an export of a ledger as purchases, with its rounds as times.
+
+    If all clients always had one price, they are one buyer: a client without an order
+    had an offer too.
+    """
+    counts = pl.col("delivered", "free").str.to_integer()
+    table = table.with_columns(counts).select(
+        pl.col("round").alias("time"),
+        pl.col("price", "client"),
+        (pl.col("delivered") - pl.col("free")).alias("samples"),
+    )
+    rounds = table.group_by("time", maintain_order=True)
+    if rounds.agg(pl.col("price").n_unique())["price"].max() == 1:
+        table = rounds.agg(pl.col("price").first(), pl.col("samples").sum())
+    return table.with_columns(pl.col("samples").cast(pl.String))
 
 
 def _checked_rows(path: Path, table: pl.DataFrame) -> dict[Offer, Purchase]:
@@ -421,7 +451,9 @@ def replay(
     file : str or pathlib.Path
         A CSV file with the columns `time` (numbers or ISO dates), `price` (of one
         sample), `samples` (or `bought`) and optionally `client`. Rows with the same
-        time form one round; a client without a row in a round has no offer in it.
+        time form one round; a client without a row in a round has no offer in it. Or
+        the folder of `headgate.Books` or of a run on Flower, or what `headgate ledger
+        export` wrote of it; its rounds are the times.
     capacity : int, optional
         The most samples that each client can buy in a round. By default the most that
         it bought in any round.

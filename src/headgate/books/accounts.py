@@ -365,6 +365,19 @@ class Accounts:
             month,
         )
 
+    def why(self, now: OpenRound, controller: Controller | None = None) -> str:
+        """Return in words why a round that was begun bought what it bought, under the
+        controller that decided it.
+        """
+        found = [
+            *self.store.rounds(now.t - 1, settled=False),
+            *self.store.rounds(now.t - 1),
+        ]
+        begun = next(each for each in found if each.round == now.t)
+        return (controller or self.controller).why(
+            now.before, now.orders, np.array([begun.reserved]), begun.supply
+        )
+
     def _decided_and_written(
         self,
         price: Floats,

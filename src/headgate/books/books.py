@@ -190,6 +190,7 @@ class Books:
             self._lock.close()
             raise
         self._now: OpenRound | None = None
+        self._latest: tuple[OpenRound, Controller] | None = None
         self._orders: dict[int, Order] = {}
 
     @property
@@ -206,6 +207,17 @@ class Books:
     def system(self) -> System:
         """The system with all amendments so far."""
         return self._accounts.system
+
+    @property
+    def why(self) -> str:
+        """Why the latest round that was begun here bought what it bought, in words, as
+        in "price 0.08, below the limit of 0.11; 43 samples".
+        """
+        return "" if self._latest is None else self._accounts.why(*self._latest)
+
+    def __str__(self) -> str:
+        """Return the statement as `headgate ledger show` prints it."""
+        return str(self.statement())
 
     @property
     def quarantined(self) -> set[int]:
@@ -254,7 +266,8 @@ class Books:
         Raises
         ------
         SettingError
-            If a value is not what it must be; nothing is written then.
+            If a value is not what it must be, or all rounds up to the horizon are over
+            and somebody is present; nothing is written then.
         """
         accounts = self._accounts
         if self._store.begun() is None:
@@ -264,6 +277,8 @@ class Books:
         named = (
             None if present is None else clients_in("begin: present", present, clients)
         )
+        if self._store.begun() is None and (named is None or named):
+            self._check_horizon()
         supply = Supply(
             most=counts_for("begin: most", most, clients),
             in_all=optional(
@@ -274,7 +289,17 @@ class Books:
         begun = None if when is None else moment("begin: when", when)
         now = accounts.begin(prices, named, supply, begun)
         self._now, self._orders = now, {}
+        self._latest = now, accounts.controller
         return [self._purchase(now, client) for client in accounts.there(named)]
+
+    def _check_horizon(self) -> None:
+        """Refuse to buy in a round after the last one."""
+        t, horizon = self._accounts.t + 1, self.system.horizon
+        if horizon is not None and t > horizon:
+            raise SettingError(
+                f"begin: round {t}: the horizon is {horizon}, so all rounds are over;"
+                f" amend(horizon={t}) adds one, and present=[] takes late reports"
+            )
 
     def _purchase(self, now: OpenRound, client: int) -> Purchase:
         self._orders[client] = order = self._accounts.order(now, client)

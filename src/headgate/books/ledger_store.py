@@ -34,6 +34,8 @@ from headgate.escaping import one_line, shown
 
 LEDGER = "ledger.sqlite"
 """name of the ledger's file in a run folder"""
+EVALUATED = "evaluated by clients, round "
+"""the key, before the number of a round, of what clients measured of its model"""
 LARGEST_AMOUNT = 1e300
 """an amount above all others, and below infinity"""
 DATA_ERRORS = (
@@ -193,6 +195,22 @@ class RoundRow(NamedTuple):
     """exact sum of all that was spent by then; None: the round was settled by an older
     version
     """
+
+
+class Offered(NamedTuple):
+    """What could be bought in a settled round."""
+
+    round: int
+    begun: str
+    """time in UTC at which the orders were written"""
+    price: tuple[float, ...]
+    """the price of a sample, or one for each client"""
+    stated: str
+    """the supply as it is written"""
+
+    @property
+    def supply(self) -> Supply:
+        return _read(self.stated)
 
 
 class AmendmentRow(NamedTuple):
@@ -502,6 +520,20 @@ class LedgerStore(Durable):
         """Return the time in UTC at which the orders of each round were written."""
         return dict(self._rows("SELECT round, begun FROM rounds"))
 
+    def offers(self) -> list[Offered]:
+        """Return the prices and the supply of the settled rounds."""
+        query = (
+            "SELECT round, begun, price, supply FROM rounds WHERE settled = 1 ORDER BY"
+            " round"
+        )
+        found = []
+        for t, begun, price, stated in self._rows(query):
+            with self._readable(f"round {t}"):
+                _read(stated)
+                prices = tuple(np.frombuffer(price).tolist())
+                found.append(Offered(t, begun, prices, stated))
+        return found
+
     @contextmanager
     def _readable(self, table: str) -> Iterator[None]:
         """Turn errors from values that no ledger holds into a DataError of one line."""
@@ -625,6 +657,34 @@ class LedgerStore(Durable):
         self._run_each(
             "INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", rows
         )
+
+    def evaluated(
+        self,
+        t: int,
+        judged: Mapping[str, float],
+        said: Mapping[str, float],
+    ) -> None:
+        """Add to the metrics of a settled round what clients measured of its model;
+        `said` has it under their own names.
+        """
+        ((text,),) = self._rows("SELECT metrics FROM rounds WHERE round = ?", (t,))
+        metrics = json.dumps({**json.loads(text or "{}"), **judged})
+        row = (f"{EVALUATED}{t}", json.dumps(dict(said)))
+        with self.transaction():
+            self._run("UPDATE rounds SET metrics = ? WHERE round = ?", (metrics, t))
+            self._run("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
+
+    def evaluations(self) -> dict[int, dict[str, float]]:
+        """Return what clients measured in each round, under their own names."""
+        rows = self._rows(
+            "SELECT key, value FROM meta WHERE key GLOB ?", (f"{EVALUATED}*",)
+        )
+        with self._readable("meta"):
+            found = {
+                int(key.removeprefix(EVALUATED)): dict(json.loads(text))
+                for key, text in rows
+            }
+        return dict(sorted(found.items()))
 
     def lift(self, client: int) -> bool:
         """End a client's quarantine and reset its offences; return False if it is in

@@ -6,26 +6,43 @@ import csv
 import io
 import json
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from shutil import copytree, ignore_patterns, rmtree
+from textwrap import wrap
 from typing import Any, NamedTuple, get_type_hints
+
+import numpy as np
 
 from headgate.books.accounts import reserve
 from headgate.books.anchor import ANCHOR, Anchor
 from headgate.books.border import name_of, order_of, signed
 from headgate.books.durable import on_disk
-from headgate.books.exact import exact, plainly, times, total
-from headgate.books.ledger_store import LEDGER, AmendmentRow, LedgerStore
+from headgate.books.exact import NOTHING, exact, plainly, times, total
+from headgate.books.ledger_store import (
+    LEDGER,
+    AmendmentRow,
+    Event,
+    LedgerStore,
+    Offered,
+)
+from headgate.books.saved import BoughtRound, Saved, money_text, saved
 from headgate.control.amendments import Amendment
 from headgate.control.checks import path as checked_path
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError
-from headgate.escaping import cell
+from headgate.escaping import cell, printable
 from headgate.writing import PARTIAL, check_no_link, partial_of, replace_file, sync
+
+LISTED = 20
+"""the most orders that are shown; JSON has them all"""
+WIDTH = 80
+"""characters of a line of text"""
+TEXTS = ("made", "by", "change", "why")
+"""the columns that are texts"""
 
 
 class OrderLine(NamedTuple):
@@ -95,6 +112,11 @@ class Statement(NamedTuple):
         Money spent.
     reserved : decimal.Decimal
         The most that orders without an answer may cost.
+    offers : list of Offered
+        The prices and the supply of the settled rounds, also of those without an order.
+    short : dict of int to Event
+        The latest event of each client whose source had fewer samples than were
+        ordered.
     """
 
     lines: list[OrderLine]
@@ -104,6 +126,8 @@ class Statement(NamedTuple):
     approved: Decimal
     spent: Decimal
     reserved: Decimal
+    offers: list[Offered]
+    short: dict[int, Event]
 
     @property
     def left(self) -> Decimal:
@@ -111,6 +135,184 @@ class Statement(NamedTuple):
         invoice came after it was spent.
         """
         return total([self.approved, -self.spent, -self.reserved])
+
+    @property
+    def saved(self) -> Saved:
+        """What the settled rounds saved, beside two buyers who spread them evenly."""
+        return saved(self._bought())
+
+    def _bought(self) -> Iterator[BoughtRound]:
+        """Yield what was offered and bought in each settled round.
+
+        A client that delivered less than was ordered had no more.
+        """
+        by_round = defaultdict[int, list[OrderLine]](list)
+        for line in self.lines:
+            by_round[line.round].append(line)
+        for each, clients, suspended in self._terms_of_rounds():
+            buffer = self.system.buffer[:clients]
+            system = System(buffer, self.system.budget)
+            places = each.supply.places(system, None, each.round)
+            places = np.array(buffer if places is None else places)
+            if suspended:
+                places[:] = 0
+            bought, paid = np.zeros_like(places), 0.0
+            for line in by_round[each.round]:
+                bought[line.client] = line.delivered - line.free
+                paid += float(line.charged)
+                if line.answered is not None and line.delivered < line.asked:
+                    places[line.client] = line.delivered
+            yield BoughtRound(np.array(each.price), bought, paid, places)
+
+    def _terms_of_rounds(self) -> Iterator[tuple[Offered, int, bool]]:
+        """Yield each settled round with the number of its clients, and whether
+        purchases were suspended in it.
+        """
+        changes = [
+            (each.round, each.change) for each in self.amendments if not each.voided
+        ]
+        clients = self.system.clients - sum(own.join is not None for _, own in changes)
+        suspended, waiting = False, deque(changes)
+        for each in self.offers:
+            while waiting and waiting[0][0] < each.round:
+                _, own = waiting.popleft()
+                clients += own.join is not None
+                suspended = suspended if own.suspend is None else own.suspend
+            yield each, clients, suspended
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what `export` writes: the orders, and what was offered and not bought.
+
+        A settled round without an order has one row without a client. If each client
+        has its own price, a settled round has a row for every client.
+        """
+        rows = [line._asdict() for line in self.lines]
+        ordered = {line[:2] for line in self.lines}
+        played = {t for t, _ in ordered}
+        for each in self.offers:
+            prices: list[tuple[int | None, float]] = [*enumerate(each.price)]
+            if len(each.price) == 1:
+                prices = [] if each.round in played else [(None, each.price[0])]
+            rows += [
+                self._not_bought(each, client, price)
+                for client, price in prices
+                if (each.round, client) not in ordered
+            ]
+        rows.sort(key=lambda row: (row["round"], row["client"] or 0))
+        return rows
+
+    def _not_bought(
+        self,
+        each: Offered,
+        client: int | None,
+        price: float,
+    ) -> dict[str, Any]:
+        empty = OrderLine(
+            each.round,
+            client or 0,
+            each.begun,
+            self.system.currency,
+            exact(price),
+            *(0, 0, 0),
+            *(NOTHING, NOTHING, NOTHING),
+            None,
+            (),
+        )
+        return {**empty._asdict(), "client": client}
+
+    @property
+    def sentence(self) -> str:
+        """What was saved, in words."""
+        text = self.saved.sentence(self.system.currency)
+        adjusted = total([self.spent, *(-line.charged for line in self.lines)])
+        if not adjusted:
+            return text
+        amount = money_text(float(adjusted), self.system.currency)
+        return f"{text} Invoices and refunds, {amount} in all, are not in this."
+
+    @property
+    def dry(self) -> str:
+        """The clients whose sources ran dry, in words; empty if there are none."""
+        named = [
+            f"client {client} in round {each.round} ({each.reason})"
+            for client, each in sorted(self.short.items())
+        ]
+        if len(named) > LISTED:
+            named[LISTED:] = [f"{len(named) - LISTED} more"]
+        return f"Sources that ran dry: {', '.join(named)}." if named else ""
+
+    def __repr__(self) -> str:
+        """Return the statement as `headgate ledger show` prints it."""
+        system, unit = self.system, self.system.currency
+        until = "open" if system.horizon is None else system.horizon
+        amounts = [
+            f"{name} {money_text(float(getattr(self, name)), unit)}"
+            for name in ("approved", "spent", "reserved", "left")
+        ]
+        lines = [
+            f"round {self.rounds} of {until}, {system.clients} clients",
+            ", ".join(amounts),
+            *wrap(self.sentence, WIDTH),
+        ]
+        if self.left < 0:
+            lines.append("Nothing more is bought: more is spent than is approved.")
+        lines += wrap(self.dry, WIDTH)
+        lines += _table("Amendments", [*map(shown_change, self.amendments)])
+        shown = self.lines[-LISTED:]
+        title = "Orders"
+        if len(shown) < len(self.lines):
+            title += f", the last {len(shown)} of {len(self.lines)}"
+        lines += _table(title, [*map(_shown_order, shown)])
+        return "\n".join(printable(line) for line in lines)
+
+
+def shown_change(each: AmendmentRow) -> dict[str, str | int]:
+    """Return an amendment as it is shown; one that was taken out says so."""
+    change, why = each.stated(), each.why
+    if each.key is not None:
+        why = f"{why} [{each.key}]".strip()
+    if each.voided:
+        change = f"void: {change}"
+        why += f"; taken out {each.voided}"
+    return {
+        "id": each.id,
+        "round": each.round,
+        "made": each.made[:16].replace("T", " "),
+        "by": each.by,
+        "change": change,
+        "why": why,
+    }
+
+
+def _shown_order(line: OrderLine) -> dict[str, str | int]:
+    """Return an order as it is shown, with amounts for people."""
+    return {
+        "round": line.round,
+        "client": line.client,
+        "price": money_text(float(line.price)),
+        "asked": line.asked,
+        "delivered": line.delivered,
+        "adjusted": money_text(float(line.adjusted)),
+        "paid": money_text(float(line.paid)),
+        "answered": "-" if line.answered is None else line.answered,
+    }
+
+
+def _table(title: str, rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the lines of a table, numbers to the right; none if it has no rows."""
+    if not rows:
+        return []
+    names = list(rows[0])
+    cells = [names, *([str(row[name]) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    texts = [
+        "  ".join(
+            cell.ljust(width) if name in TEXTS else cell.rjust(width)
+            for name, cell, width in zip(names, row, widths, strict=True)
+        )
+        for row in cells
+    ]
+    return ["", title, *map(str.rstrip, texts)]
 
 
 def statement(store: LedgerStore) -> Statement:
@@ -130,6 +332,7 @@ def statement(store: LedgerStore) -> Statement:
         in_force = [each for each in amendments if not each.voided]
         lines = _lines(store, in_force, system.currency)
         reserved, recorded = reserve(store.outstanding(), exact), store.spent()
+        offers, events = store.offers(), store.events()
     loose = [exact(each.change.adjust) for each in in_force if each.order is None]
     spent = total([*(line.paid for line in lines), *loose])
     if (
@@ -147,6 +350,8 @@ def statement(store: LedgerStore) -> Statement:
         exact(system.money(settled + 1)),
         spent,
         reserved,
+        offers,
+        {each.client: each for each in events if each.kind == "short"},
     )
 
 
@@ -193,12 +398,15 @@ def _lines(
 
 @contextmanager
 def opened(folder: Path | str, writes: bool = False) -> Iterator[LedgerStore]:
-    """Open the store of a folder that holds accounts, and close it afterwards.
+    """Open the store of a folder that holds accounts, or a copy of a ledger in one
+    file, and close it afterwards.
 
     Without `writes` nothing is written, so that the folder may be on a disk that cannot
     be written.
     """
-    path = checked_path("folder", folder) / LEDGER
+    path = checked_path("folder", folder)
+    if not path.is_file():
+        path /= LEDGER
     if not path.is_file() and Anchor.of(path.parent) is None:
         raise DataError(
             f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on"
@@ -322,7 +530,7 @@ def export(
     Amounts are decimal text in csv and json, and floats in parquet. In csv the keys of
     an order are a JSON list.
     """
-    content = _exported(found, kind)
+    content = exported(found, kind)
     if path is None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -332,8 +540,9 @@ def export(
         replace_file(path, content)
 
 
-def _exported(found: Statement, kind: str) -> bytes:
-    rows: list[dict[str, Any]] = [line._asdict() for line in found.lines]
+def exported(found: Statement, kind: str) -> bytes:
+    """Return the content of the file that `export` writes."""
+    rows = found.rows()
     if kind == "parquet":
         return _parquet(rows)
     for row in rows:

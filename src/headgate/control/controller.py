@@ -225,6 +225,55 @@ class Controller:
             memory={**memory, **of_selection},
         )
 
+    def why(
+        self,
+        ledger: Ledger,
+        orders: Orders,
+        reserved: ArrayLike | None = None,
+        supply: Supply = EVERYTHING,
+    ) -> str:
+        """Return in words why the first run bought what it bought.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            The ledger that the orders were decided on.
+        orders : Orders
+            What `decide` returned.
+        reserved, supply
+            As for `decide`.
+
+        Returns
+        -------
+        str
+            The price, the limit of the policy if it has one, and the samples.
+
+        Examples
+        --------
+        >>> from headgate.control.policies import Threshold
+        >>> system = System([8, 9, 10], budget=20.0, horizon=100)
+        >>> controller = Controller(system, Threshold(limit=4.0, fill=0.0))
+        >>> ledger = controller.open()
+        >>> controller.why(ledger, controller.decide(ledger, 3.0))
+        'price 3, below the limit of 4; 27 samples'
+        """
+        low, high = orders.price[:1].min(), orders.price[:1].max()
+        text = f"price {low:.3g}" if low == high else f"prices {low:.3g} to {high:.3g}"
+        bought = int(orders.admitted[0].sum())
+        samples = f"{bought:,} samples" if bought else "nothing bought"
+        places = supply.places(self.system, self.buffers.limit, orders.t)
+        if places is not None and not places.any():
+            return f"{text}; {samples}, nobody could be asked"
+        fill = getattr(self.policy, "money_to_fill", None)
+        if orders.t == 1 and fill is not None and (most := fill(self.system)):
+            return f"{text}; round 1 fills the buffers for up to {most:g}; {samples}"
+        kept_from = self.buffers.kept_from(ledger, orders.t)
+        view = self._view(ledger, orders.price, reserved, supply, places, kept_from)
+        limit = self.policy.price_limit(view, orders.memory)
+        if limit is None:
+            return f"{text}; {samples}"
+        return f"{text}, {_beside(low, high, float(limit[0]), bought)}; {samples}"
+
     def _memories(self, ledger: Ledger) -> tuple[Arrays, Arrays]:
         """Return the ledger's memory as that of the policy and that of its selection.
 
@@ -651,6 +700,28 @@ class Controller:
         else:
             used = [losses.new, losses.held]
         return Losses(*(np.asarray(each, dtype=np.float64) for each in used))
+
+
+def _beside(
+    low: float,
+    high: float,
+    limit: float,
+    bought: int,
+) -> str:
+    """Return how prices compare with a limit, and a remark if that does not explain
+    what was bought.
+    """
+    if limit == np.inf:
+        return "the money pays for any price so far"
+    if low < limit:
+        text = f"below the limit of {limit:.3g}"
+        if high > limit:
+            text = f"limit {limit:.3g}"
+        return text if bought else f"{text}, but no money or room is left"
+    if low == limit:
+        return f"at the limit of {limit:.3g}"
+    text = f"above the limit of {limit:.3g}"
+    return f"{text}, to keep up with even spending" if bought else text
 
 
 class _WholeSamples(NamedTuple):

@@ -8,9 +8,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from headgate.control.retention import Fifo, Retention
 from headgate.control.selection import Selection
-from headgate.control.types import AdmissionRequest, Arrays, Ints, System, View
+from headgate.control.types import (
+    AdmissionRequest,
+    Arrays,
+    Floats,
+    Ints,
+    System,
+    View,
+)
 from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.theory.labels import paper
@@ -83,8 +92,15 @@ class PolicyContext:
 
     @cached_property
     def mean_price(self) -> float:
-        """The expected mean price of a sample over the horizon, c̄."""
-        return self.prices.mean(self.system.horizon)
+        """The expected mean price of a sample over the horizon, c̄; SettingError is
+        raised if it is not known.
+        """
+        from headgate.control.prices.live import UNKNOWN
+
+        price = self.prices.mean(self.system.horizon)
+        if np.isnan(price):
+            raise SettingError(UNKNOWN)
+        return price
 
     def better_K(self) -> int:
         """Return the K of the better candidate of Corollary 2.
@@ -248,6 +264,23 @@ class AdmissionPolicy(ABC):
             Finite numbers. Shapes and types must stay the same in all rounds.
         """
         return {}
+
+    def price_limit(self, view: View, memory: Arrays) -> Floats | None:
+        """Return the price up to which the policy bought in a round, for the log.
+
+        Parameters
+        ----------
+        view : View
+            The information that the policy had.
+        memory : dict of str to array
+            The memory after the decision.
+
+        Returns
+        -------
+        array or None
+            The limit, (R,); None, the default, if the policy has no such limit.
+        """
+        return None
 
     @abstractmethod
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:

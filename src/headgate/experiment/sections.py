@@ -8,6 +8,7 @@ import numpy as np
 from headgate.control.checks import zero_or_more
 from headgate.control.types import System
 from headgate.errors import SettingError, require
+from headgate.escaping import shown
 from headgate.learning.local import LocalTraining
 from headgate.limits import CLIENTS, ROUNDS, RUNS, SEEDS
 
@@ -32,6 +33,12 @@ class SystemTable:
             self.clients,
             "at least one",
         )
+        if self.clients is not None and len(self.buffers) > self.clients:
+            raise SettingError(
+                f"buffers = {shown(list(self.buffers), 100)}: are"
+                f" {len(self.buffers)}, for clients = {self.clients}; state at most one"
+                " for each client"
+            )
         if (self.clients or len(self.buffers)) > CLIENTS:
             raise SettingError(
                 f"clients = {self.clients or len(self.buffers)}: at most {CLIENTS:,}"

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.books.durable import Durable, statements
 from headgate.books.messages import NO_LIMIT, Order, Receipt
@@ -27,7 +26,7 @@ from headgate.control.ranking import Candidates, chosen
 from headgate.control.retention import Retention
 from headgate.control.scores import WITHOUT_LABELS, Scores, checked_scores
 from headgate.control.selection import Selection
-from headgate.control.types import Ints
+from headgate.control.types import Bools, Ints
 from headgate.errors import DataError, SettingError
 from headgate.flower.border import (
     instance,
@@ -373,7 +372,7 @@ class BufferStore(Durable):
         rule: Retention,
         position: int,
         scorer: SampleScorer | None,
-    ) -> tuple[NDArray[np.bool_], Ints]:
+    ) -> tuple[Bools, Ints]:
         """Return which samples stay under a rule that is no window, and the positions
         of all. Those from `position` on are new.
         """
@@ -691,7 +690,7 @@ def _scores(
     asked: tuple[str, ...],
     samples: Sequence[HeldSample],
     scorer: SampleScorer | None,
-    known: NDArray[np.bool_] | None = None,
+    known: Bools | None = None,
 ) -> Scores:
     """Return the scores of the samples, 0 where `known` is false; left out: all are
     known, in the shape (1, number of samples).

@@ -37,7 +37,7 @@ from headgate.books.messages import (
 )
 from headgate.control.checks import path, whole_number
 from headgate.control.scores import Scores
-from headgate.control.types import HALF
+from headgate.control.types import HALF, Bools
 from headgate.errors import DataError, SettingError, require
 from headgate.escaping import shown
 from headgate.flower.border import Rule, function, instance, items, rule_classes
@@ -82,7 +82,7 @@ class HeldSamples(Sequence[HeldSample]):
         return [sample.key for sample in self._samples]
 
     @property
-    def new(self) -> NDArray[np.bool_]:
+    def new(self) -> Bools:
         """Mask of the samples that were admitted in this round or, if labels come late,
         got their labels in it.
         """

@@ -129,6 +129,11 @@ def perform(
                 progress = ChunkProgress(runs, folder, tick, watch)
                 say(_described(runs, worker))
                 _play(worker, device, progress)
+        else:
+            say(
+                f"{folder}: is finished; nothing was bought or trained; choose another"
+                " --out for another run"
+            )
         with disk_errors(folder):
             finished = [task.begun.finish() for task in tasks]
     notes = [

@@ -137,7 +137,9 @@ def with_list(prices: dict[str, Any]) -> dict[str, Any]:
     text, column = str(prices.pop("text")), prices.pop("column", None)
     if len(text) > MOST_LIST:
         raise SettingError(f"{LIST}: must be text of at most {MOST_LIST:,} characters")
-    text = text.strip().replace("\t", ",")
+    text = text.strip()
+    if "," not in text:
+        text = text.replace("\t", ",")
     header = text.partition("\n")[0].strip(' "\r')
     if re.fullmatch(r"[-+.\d]+", header):
         text = f"price\n{text}"

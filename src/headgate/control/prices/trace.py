@@ -18,7 +18,7 @@ from headgate.control.types import Floats, Ints
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line, shown
 from headgate.limits import NUMBER, PRICES
-from headgate.reading import check_parquet
+from headgate.reading import check_parquet, csv_text, remedy_of_number
 
 if TYPE_CHECKING:
     import polars
@@ -174,7 +174,7 @@ def _frame(
     import polars
 
     if kind == "csv":
-        text = content.decode().encode()
+        text = csv_text(path, content).encode()
         return polars.read_csv(
             text,
             infer_schema=False,
@@ -208,7 +208,7 @@ def _check_numbers(path: Path, column: "polars.Series") -> None:
         row = int(odd.arg_max() or 0)
         raise DataError(
             f'{path}: "{shown(column[row])}" in row {row + 1} of column'
-            f' "{column.name}" is not a number'
+            f' "{column.name}" is not a number{remedy_of_number(column[row])}'
         )
 
 

@@ -185,6 +185,13 @@ class Headgate(BudgetedPolicy):
         rounds = min(view.t, rounds_left(view))
         return _all_or_nothing(share, again, lead, rounds), after
 
+    def price_limit(self, view: View, memory: Arrays) -> Floats | None:
+        if self.smooth:  # the limit is that of felt prices, which differ by place
+            return None
+        renewed = self.turnover * self.all_places(view.system)
+        limit = self._prices.limit(memory, self.allowed(view, memory) / renewed)
+        return np.asarray(limit)
+
     def _evenly(self, view: View, renewed: float) -> Floats:
         """Return the samples that a round's budget buys, at most `renewed`, (R,)."""
         price = view.price
