@@ -35,6 +35,7 @@ LONGEST = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()
 EXTRAS = {
     "torch": "sim", "sympy": "sim", "numba": "sim", "flwr": "flower",
     "starlette": "web", "uvicorn": "web", "nvflare": "nvflare", "psutil": "nvflare",
+    "distributed": "dask",
 }  # fmt: skip
 """in which extra is what tests import"""
 MARKED = {
@@ -45,6 +46,7 @@ MARKED = {
         "tests/books/test_killed_between.py",
         "tests/flower/test_killed.py",
         "tests/on_nvflare/test_nvflare.py",
+        "tests/simulation/elsewhere/test_dask.py",
         "tests/simulation/schedule/test_disturbed.py",
         "tests/simulation/schedule/test_failures.py",
         "tests/simulation/test_features_stopped.py",

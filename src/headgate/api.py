@@ -36,12 +36,14 @@ from headgate.errors import DataError, Interrupted, SettingError
 from headgate.escaping import shown
 from headgate.experiment import Experiment, sweep_points
 from headgate.experiment import load as load_recipe
-from headgate.progress import counted, ticked
+from headgate.progress import Counted, counted, ticked
 from headgate.records.reader import RunFolder
 from headgate.records.tables import points_of
 from headgate.registry import nearest
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import polars as pl
     from rich.console import RenderableType
 
@@ -432,6 +434,7 @@ def run(
     device: str = "auto",
     executor: str = "auto",
     processes: int | None = None,
+    pool: "Executor | str | None" = None,
     trust: Sequence[str] = (),
     quiet: bool = False,
 ) -> Run:
@@ -451,6 +454,9 @@ def run(
         The executor of local training: auto, or a name.
     processes : int, optional
         The number of processes; by default one for each core, and one on a GPU.
+    pool : concurrent.futures.Executor or str, optional
+        Workers that learn in place of processes of this machine: any executor, or the
+        address or scheduler file of Dask.
     trust : sequence of str
         Code outside the package that the folder names and that is allowed to run, as
         `module` or `module:Class`.
@@ -486,15 +492,17 @@ def run(
         raise SettingError("out = None: without an experiment a run folder is needed")
     whole = Path(out or new_folder(experiment or []))
     advice = f"nothing is lost, headgate.run(experiment, {str(whole)!r}) resumes"
-    with _progress(quiet, advice) as tick:
+    with _progress(quiet, advice) as bar:
         runs = perform(
             experiment,
             whole,
             device=device,
             executor=executor,
             processes=processes,
+            pool=pool,
             trust=trust,
-            tick=tick,
+            tick=bar,
+            say=bar.say,
         )
     points = points_of(whole)
     if len(runs) < len(points):  # only some points of the sweep were run
@@ -504,11 +512,11 @@ def run(
 
 
 @contextmanager
-def _progress(quiet: bool, advice: str) -> Iterator[Callable[[int, int], None]]:
+def _progress(quiet: bool, advice: str) -> Iterator[Counted]:
     """Show a progress bar; `advice` is what a user reads after Ctrl-C."""
-    with counted("learning", quiet) as tick:
+    with counted("learning", quiet) as bar:
         try:
-            yield tick
+            yield bar
         except Interrupted as stop:
             raise Interrupted(stop.what, advice) from None
 
@@ -557,6 +565,7 @@ def compare(
     *,
     device: str = "auto",
     processes: int | None = None,
+    pool: "Executor | str | None" = None,
     quiet: bool = False,
     command: str = "headgate.compare",
     as_printed: bool = False,
@@ -582,6 +591,9 @@ def compare(
         The device to train on: auto, cpu or cuda.
     processes : int, optional
         The number of processes; by default one for each core, and one on a GPU.
+    pool : concurrent.futures.Executor or str, optional
+        Workers that learn in place of processes of this machine: any executor, or the
+        address or scheduler file of Dask.
     quiet : bool
         Whether to show no progress bar.
     command : str
@@ -628,13 +640,15 @@ def compare(
     if not as_printed:
         points = [(label, point.held()) for label, point in points]
     folder = Path(out or Path("compared") / points[0][1].name)
-    with _progress(quiet, "nothing is lost, the same command resumes") as tick:
+    with _progress(quiet, "nothing is lost, the same command resumes") as bar:
         runs = perform(
             points,
             folder,
             device=device,
             processes=processes,
-            tick=tick,
+            pool=pool,
+            tick=bar,
+            say=bar.say,
         )
     return conclude_comparison(runs, folder, command, budget)
 

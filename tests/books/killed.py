@@ -30,7 +30,7 @@ DAY = "2026-11-{:02}"
 
 
 def opening(folder):
-    return Books(folder, SYSTEM, Headgate())
+    return Books(folder, SYSTEM, Headgate(fill=8.0))
 
 
 def begins(books):

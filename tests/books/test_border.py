@@ -413,7 +413,8 @@ def test_a_forecast_refuses_in_one_line(tmp_path, said, given):
 def test_accounts_that_cannot_be_leave_no_folder(tmp_path, given, said):
     with pytest.raises(HeadgateError) as caught:
         Books(
-            tmp_path / "accounts", **{"system": SYSTEM, "policy": Headgate(), **given}
+            tmp_path / "accounts",
+            **{"system": SYSTEM, "policy": Headgate(fill=8.0), **given},
         )
     assert said in str(caught.value)
     assert list(tmp_path.iterdir()) == []
@@ -422,7 +423,7 @@ def test_accounts_that_cannot_be_leave_no_folder(tmp_path, given, said):
 @pytest.mark.parametrize("folder", [5, None, b"accounts", "", "a\0b", ["accounts"]])
 def test_a_folder_is_a_path(folder):
     with pytest.raises(SettingError, match=r"^Books: folder = "):
-        Books(folder, SYSTEM, Headgate())
+        Books(folder, SYSTEM, Headgate(fill=8.0))
 
 
 def test_a_system_of_numpy_is_written_as_plain_numbers(tmp_path):
@@ -433,12 +434,12 @@ def test_a_system_of_numpy_is_written_as_plain_numbers(tmp_path):
         np.array([1, 1, 1]),
         "EUR",
     )
-    with Books(tmp_path, system, Headgate(), np.int64(3)) as own:
+    with Books(tmp_path, system, Headgate(fill=8.0), np.int64(3)) as own:
         own.begin(3.0)
         own.settle()
         assert own.audit().spent == Decimal("81.0")
     with Books(
-        tmp_path, System([8, 9, 10], 20.0, 100, currency="EUR"), Headgate(), 3
+        tmp_path, System([8, 9, 10], 20.0, 100, currency="EUR"), Headgate(fill=8.0), 3
     ) as again:
         assert again.audit().system.horizon == 100
 

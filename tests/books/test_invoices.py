@@ -238,7 +238,9 @@ def test_a_round_asks_the_ledger_no_more_for_many_clients(tmp_path):
     for clients in (5, 50):
         folder = tmp_path / str(clients)
         with Books(
-            folder, System([8] * clients, budget=4.0 * clients, horizon=100), Headgate()
+            folder,
+            System([8] * clients, budget=4.0 * clients, horizon=100),
+            Headgate(fill=8.0),
         ) as own:
             found = []
             own._store._db.set_trace_callback(found.append)

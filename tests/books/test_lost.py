@@ -122,7 +122,7 @@ def test_a_log_that_is_missing_after_a_kill_is_noticed(tmp_path):
         "import os, sys; from headgate import Books, System; from"
         " headgate.control.policies import Headgate\n"
         "own = Books(sys.argv[1], System([8, 9, 10], budget=20.0, horizon=100),"
-        " Headgate())\n"
+        " Headgate(fill=8.0))\n"
         "for _ in range(3): own.begin(3.0); own.settle()\n"
         "os.kill(os.getpid(), 9)"
     )
@@ -501,7 +501,7 @@ def test_a_file_of_another_kind_is_told_so(tmp_path):
     with pytest.raises(
         DataError, match="holds something else, expected headgate ledger store"
     ):
-        Books(tmp_path, SYSTEM, Headgate())
+        Books(tmp_path, SYSTEM, Headgate(fill=8.0))
 
 
 def test_a_backup_is_judged_by_itself_wherever_it_is_written(tmp_path, headgate):

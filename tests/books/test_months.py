@@ -20,7 +20,9 @@ def spent_by_month(folder, dates, report=lambda own, t: None):
     month and the latest so far.
     """
     cost, month = {}, ""
-    with Books(folder, System([8, 9, 10], budget=40.0, horizon=60), Headgate()) as own:
+    with Books(
+        folder, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
+    ) as own:
         own.amend(month=MONTH)
         for t, when in enumerate(dates, 1):
             before = own.ledger.spent[0]
@@ -72,7 +74,7 @@ def test_no_month_costs_more_than_its_budget_in_whatever_order_dates_come(
 def test_two_names_of_one_moment_are_in_one_month(tmp_path):
     dates = ["2026-11-30T23:00:00-12:00", "2026-12-01T11:00:00+00:00"] * 6
     with Books(
-        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
+        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
     ) as own:
         own.amend(month=MONTH)
         for when in dates:
@@ -86,7 +88,7 @@ def test_two_names_of_one_moment_are_in_one_month(tmp_path):
 
 def test_the_clock_of_this_machine_may_step_back_too(tmp_path, monkeypatch):
     with Books(
-        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
+        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
     ) as own:
         own.amend(month=MONTH)
         for now in ["2026-11-20T09:00:00+00:00"] * 8 + [
@@ -102,12 +104,12 @@ def test_the_clock_of_this_machine_may_step_back_too(tmp_path, monkeypatch):
 def test_a_month_goes_on_after_the_accounts_are_opened_again(tmp_path):
     system = System([8, 9, 10], budget=40.0, horizon=60)
     for when in ["2026-11-01"] * 4 + ["2026-12-01"] * 4 + ["2026-11-30"] * 4:
-        with Books(tmp_path, system, Headgate()) as own:
+        with Books(tmp_path, system, Headgate(fill=8.0)) as own:
             if not own.ledger.t:
                 own.amend(month=MONTH)
             own.begin(3.0, when=when)
         with Books(
-            tmp_path, system, Headgate()
+            tmp_path, system, Headgate(fill=8.0)
         ) as own:  # as after a kill between the two
             own.begin(9.0, when="2027-06-01")
             own.settle()
@@ -134,7 +136,7 @@ def test_samples_of_november_that_are_told_in_december_are_paid_in_december(tmp_
 
 def test_a_limit_that_is_lifted_holds_no_more(tmp_path):
     with Books(
-        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
+        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
     ) as own:
         own.amend(month=50.0)
         own.begin(3.0, when="2026-11-01")
@@ -153,7 +155,7 @@ def test_begin_reads_no_past_round_to_find_the_month(tmp_path):
     """
     asked = []
     with Books(
-        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
+        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
     ) as own:
         own.amend(month=MONTH)
         for _ in range(30):
@@ -173,7 +175,7 @@ def test_begin_reads_no_past_round_to_find_the_month(tmp_path):
 
 def test_a_wrong_year_does_not_end_a_monthly_budget(tmp_path):
     with Books(
-        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
+        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
     ) as own:
         own.amend(month=50.0)
         own.begin(3.0, when="2026-11-01")
@@ -193,7 +195,7 @@ def test_a_wrong_year_does_not_end_a_monthly_budget(tmp_path):
 
 def test_other_amendments_leave_the_limit_of_a_month_as_it_is(tmp_path):
     with Books(
-        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate()
+        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
     ) as own:
         own.amend(month=50.0)
         own.amend(money=100.0)

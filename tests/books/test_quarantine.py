@@ -12,7 +12,10 @@ from headgate.errors import SettingError
 
 def books(folder, **given):
     return Books(
-        folder, System([8, 9, 10], budget=20.0, horizon=100), Headgate(), **given
+        folder,
+        System([8, 9, 10], budget=20.0, horizon=100),
+        Headgate(fill=8.0),
+        **given,
     )
 
 

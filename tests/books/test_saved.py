@@ -117,7 +117,7 @@ def accounts(request, tmp_path):
     """Accounts in which a client is away, one delivers less and purchases rest."""
     folder = tmp_path / "accounts"
     system = System([8, 9], budget=20.0, horizon=7, currency="$")
-    with Books(folder, system, Headgate()) as own:
+    with Books(folder, system, Headgate(fill=8.0)) as own:
         for t, price in enumerate(PRICES, 1):
             if t == 3:
                 own.amend(suspend=True)
@@ -161,7 +161,9 @@ def test_show_export_and_replay_of_a_folder_agree(accounts, tmp_path, headgate):
 
 def test_a_statement_is_printed_as_the_command_shows_it(accounts, headgate):
     out, _ = headgate("ledger", "show", accounts)
-    with Books(accounts, System([8, 9], 20.0, 7, currency="$"), Headgate()) as own:
+    with Books(
+        accounts, System([8, 9], 20.0, 7, currency="$"), Headgate(fill=8.0)
+    ) as own:
         text = str(own.statement())
     assert out.splitlines() == text.splitlines()
     assert text.startswith("round 6 of 7, 3 clients\napproved $ 140.00, spent $ ")

@@ -560,7 +560,7 @@ def test_accounts_that_go_on_while_they_are_opened_are_read_as_of_one_moment(
         own.begin(3.0)
         monkeypatch.setattr(LedgerStore, "rounds", slow)
         with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
-            assert accounts.Accounts(store, SYSTEM, held(Headgate())).t == 0
+            assert accounts.Accounts(store, SYSTEM, held(Headgate(fill=8.0))).t == 0
         assert own.ledger.t == 1
 
 
