@@ -141,6 +141,12 @@ class PlanResult(Displayed):
         The name of the policy in the experiment.
     plan : Plan
         What was worked out.
+
+    Examples
+    --------
+    >>> made = plan(load("digits", "run.rounds=20", "run.seeds=2"))
+    >>> made.frame.height, made.warning
+    (1, '')
     """
 
     experiment: Experiment
@@ -156,6 +162,18 @@ class PlanResult(Displayed):
     def numbers(self) -> dict[str, Any]:
         """The numbers that `headgate plan --format json` prints."""
         return plan_json(self.experiment, self.name, self.plan)
+
+    @property
+    def frame(self) -> "pl.DataFrame":
+        """One row with the numbers; null where a policy has none."""
+        import polars as pl
+
+        plain = {
+            name: value
+            for name, value in self.numbers.items()
+            if not isinstance(value, dict | list | tuple)
+        }
+        return pl.DataFrame([plain])
 
     @property
     def warning(self) -> str:
@@ -227,6 +245,12 @@ class RehearsalResult(Displayed):
         The experiment.
     results : mapping of str to Rehearsal
         The rehearsal of each policy, by its name.
+
+    Examples
+    --------
+    >>> found = rehearse(load("digits", "run.rounds=20", "run.seeds=2"))
+    >>> found.frame["policy"].unique(maintain_order=True).to_list()[0]
+    'headgate'
     """
 
     experiment: Experiment
@@ -306,6 +330,14 @@ class Run(Displayed):
     ----------
     path : pathlib.Path
         The folder of the run or of the sweep.
+
+    Examples
+    --------
+    >>> import headgate, tempfile
+    >>> e = headgate.load("digits", "run.rounds=2", "run.seeds=1")
+    >>> run = headgate.run(e, tempfile.mkdtemp() + "/out", processes=1, quiet=True)
+    >>> run.status, run.summary.columns[0]
+    ('finished', 'policy')
     """
 
     path: Path
@@ -444,6 +476,14 @@ def run(
         If the folder holds another run, or cannot be read or written.
     Interrupted
         After Ctrl-C; the same call resumes the run.
+
+    Examples
+    --------
+    >>> import headgate, tempfile
+    >>> e = headgate.load("digits", "run.rounds=2", "run.seeds=1")
+    >>> run = headgate.run(e, tempfile.mkdtemp() + "/out", processes=1, quiet=True)
+    >>> run.frame.columns[:3]
+    ['policy', 'seed', 't']
     """
     from headgate.simulation.schedule import new_folder, perform
 
@@ -498,6 +538,14 @@ def open(folder: str | Path) -> Run:  # shadows the builtin here only, as gzip.o
     ------
     DataError
         If there is no such folder, or it holds no run.
+
+    Examples
+    --------
+    >>> import headgate, tempfile
+    >>> e = headgate.load("digits", "run.rounds=2", "run.seeds=1")
+    >>> run = headgate.run(e, tempfile.mkdtemp() + "/out", processes=1, quiet=True)
+    >>> headgate.open(run.path).status
+    'finished'
     """
     path = Path(folder)
     if not path.is_dir():
@@ -567,6 +615,16 @@ def compare(
         If the folder holds other runs, or cannot be read or written.
     Interrupted
         After Ctrl-C; the same call resumes the runs.
+
+    Examples
+    --------
+    >>> import headgate, tempfile
+    >>> e = headgate.load("digits", "run.rounds=2", "run.seeds=1")
+    >>> found = headgate.compare(
+    ...     e, budgets=[10, 20], out=tempfile.mkdtemp(), processes=1, quiet=True
+    ... )
+    >>> sorted({row["budget"] for row in found.rows})
+    [10.0, 20.0]
     """
     from headgate.simulation.schedule import perform
 

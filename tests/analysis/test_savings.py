@@ -148,6 +148,12 @@ def test_what_no_budget_reaches_cannot_be_told():
     assert (poor.money, poor.ends) == (None, (40.0, math.inf))
     assert needed(poor) == ("not known", "at least 200 %")
     assert "for poor that is not known" in sentence(chosen_budget(savings(rows), 20.0))
+    ours = [
+        {**row, "policy": "headgate" if row["policy"] == "poor" else row["policy"]}
+        for row in rows
+    ]
+    said = sentence(chosen_budget(savings(ours), 20.0))
+    assert said.startswith("no saving of headgate is shown: constant admission reaches")
 
 
 def test_a_wide_interval_is_not_a_number():
