@@ -18,7 +18,7 @@ except ModuleNotFoundError:
 import typer
 
 from headgate.cli.commands import play
-from headgate.cli.console import CommandGroup, Quiet, say
+from headgate.cli.console import CommandGroup, On, Quiet, say
 from headgate.errors import Interrupted
 from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import load_dataset
@@ -92,6 +92,7 @@ class _Options:
     quick: bool
     device: str
     processes: int | None
+    on: str | None
     quiet: bool
 
     @property
@@ -100,7 +101,7 @@ class _Options:
 
     def play(self, points: Sequence[tuple[str, Experiment]], runs: Path) -> list[Path]:
         try:
-            with counted(f"{runs.name}: {len(points)} run folders", self.quiet) as tick:
+            with counted(f"{runs.name}: {len(points)} run folders", self.quiet) as bar:
                 return [
                     run.path
                     for run in perform(
@@ -108,7 +109,9 @@ class _Options:
                         runs,
                         device=self.device,
                         processes=self.processes,
-                        tick=tick,
+                        pool=self.on,
+                        tick=bar,
+                        say=bar.say,
                     )
                 ]
         except Interrupted as stop:
@@ -145,6 +148,7 @@ def reproduce(
     processes: Annotated[
         int | None, typer.Option(help="Processes to run in; default: one per core.")
     ] = None,
+    on: On = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a study, keep its results and write its page.
@@ -162,7 +166,7 @@ def reproduce(
     """
     folder = out or Path("reproduced-quick" if quick else "reproduced")
     kept = (results or folder / "results") / ("better" if what in COMPARED else "paper")
-    asked = _Options(folder, kept, quick, device, processes, quiet)
+    asked = _Options(folder, kept, quick, device, processes, on, quiet)
     for path in _comparisons(what, asked) if what in COMPARED else _paper(what, asked):
         say(path)
     if quick:

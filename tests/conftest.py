@@ -35,6 +35,7 @@ LONGEST = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()
 EXTRAS = {
     "torch": "sim", "sympy": "sim", "numba": "sim", "flwr": "flower",
     "starlette": "web", "uvicorn": "web", "nvflare": "nvflare", "psutil": "nvflare",
+    "distributed": "dask",
 }  # fmt: skip
 """in which extra is what tests import"""
 MARKED = {
@@ -45,6 +46,7 @@ MARKED = {
         "tests/books/test_killed_between.py",
         "tests/flower/test_killed.py",
         "tests/on_nvflare/test_nvflare.py",
+        "tests/simulation/elsewhere/test_dask.py",
         "tests/simulation/schedule/test_disturbed.py",
         "tests/simulation/schedule/test_failures.py",
         "tests/simulation/test_features_stopped.py",
@@ -52,6 +54,14 @@ MARKED = {
     ),
 }
 """marker → folders and files whose tests all have it"""
+IN_A_BROWSER = {
+    "tests/web/browser/test_reading.py": "tests/web/browser/test_run_page.py",
+    "tests/web/browser/test_runs_page.py": "tests/web/browser/test_plan_page.py",
+    "tests/web/browser/test_compare_page.py": "tests/web/browser/test_plan_page.py",
+}
+"""file → the file whose worker takes it, too: a browser is started twice and not by
+every worker, as long as it takes to start and to compile what the page draws with
+"""
 MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
 
 
@@ -88,6 +98,19 @@ def pytest_xdist_auto_num_workers(config):
     time to pass.
     """
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Files are dealt out whole with `--dist loadfile`, and some of them together."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return IN_A_BROWSER.get(file, file)
+
+    return Files(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

@@ -255,3 +255,5 @@ def test_a_class_that_is_named_with_a_dot_is_answered_with_a_colon(headgate):
     _, error = headgate("plan", "digits", *words, code=2)
     assert "policies.own.kind = mine.Falling: no such policy" in error
     assert "named mine:Falling" in error
+    _, error = headgate("rehearse", "digits", "--policies", "mine.Falling", code=2)
+    assert "a class of your own is named mine:Falling" in error

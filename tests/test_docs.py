@@ -120,7 +120,11 @@ def test_what_is_not_there_is_found():
     assert "ronds" not in KEYS["run"]
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page",
+    [*PAGES, *ROOT.glob("*/README.md"), *(ROOT / "studies").rglob("*.md")],
+    ids=lambda page: page.name,
+)
 def test_links_lead_somewhere_in_a_checkout(page):
     links = re.findall(r"\]\((?!https?:|#|mailto:)([^)\s#]+)", page.read_text("utf-8"))
     missing = [link for link in links if not (page.parent / link).exists()]

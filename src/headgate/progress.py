@@ -127,19 +127,40 @@ def ticked(
         yield tick
 
 
+class Counted:
+    """A bar that counts work.
+
+    Parameters
+    ----------
+    bar : Progress
+        What is drawn.
+    task : TaskID
+        The bar in it.
+    """
+
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self._bar, self._task = bar, task
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show how much work is done."""
+        self._bar.update(
+            self._task,
+            completed=done,
+            total=total,
+        )
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        if not self._bar.disable or isinstance(self._bar, LinesOfProgress):
+            self._bar.console.print(printable(line), markup=False, soft_wrap=True)
+
+
 @contextmanager
 def counted(
     text: str,
     quiet: bool = False,
     unit: str = "rounds",
-) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar; yield a function to call with the amount of work that is done and the
-    total.
-    """
+) -> Iterator[Counted]:
+    """Show a bar that counts work."""
     with progress_bar(quiet, unit) as bar:
-        task = bar.add_task(printable(text), total=None)
-        yield lambda done, total: bar.update(
-            task,
-            completed=done,
-            total=total,
-        )
+        yield Counted(bar, bar.add_task(printable(text), total=None))

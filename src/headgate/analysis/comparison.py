@@ -1,5 +1,6 @@
 """The comparison of policies at equal spend: rows of numbers, and tables."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from textwrap import fill
@@ -56,6 +57,8 @@ UNFAIR = {
     "clairvoyant": "knows all prices, reference only",
 }
 """what references have that nobody has"""
+SUM, PLACE = re.compile(r", sha256 [0-9a-f]{64}"), re.compile(r"(?<=file )\S*/")
+"""what the text of recorded prices has beside the name of their file"""
 LINE = 80
 """the most characters of a line of text"""
 
@@ -264,7 +267,8 @@ def _loose(found: Sequence[Runs]) -> list[str]:
 def _given(found: Sequence[Runs], prices: str) -> str:
     """Return how many clients there are, and what the prices were."""
     clients = [counted(len(one.buffers), "client") for one in found[:1]]
-    return fill("; ".join([*clients, f"price of a sample: {prices}"]), LINE)
+    plain = PLACE.sub("", SUM.sub("", prices))
+    return fill("; ".join([*clients, f"price of a sample: {plain}"]), LINE)
 
 
 def _shown_budget(

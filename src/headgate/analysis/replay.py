@@ -298,6 +298,16 @@ class ReplayResult(Displayed):
         if the capacity prevents that.
     currency : str
         The currency of the money, for display.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "purchases.csv"
+    >>> file.write_text("time,price,samples\\n1,4.0,10\\n2,2.0,10\\n")
+    37
+    >>> found = replay(file, capacity=20)
+    >>> found.frame.height
+    2
     """
 
     purchases: Purchases
@@ -643,6 +653,16 @@ class ShadowResult(Displayed):
         The name of the policy.
     currency : str
         The currency of the money, for display.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "purchases.csv"
+    >>> file.write_text("time,price,samples\\n1,4.0,10\\n2,2.0,10\\n")
+    37
+    >>> recipe = load("digits", ['run.policies=["headgate"]'])
+    >>> shadow(file, recipe).frame.height
+    2
     """
 
     frame: pl.DataFrame
@@ -726,7 +746,7 @@ def shadow(
     ...     recipe = load("digits", ['run.policies=["headgate"]'])
     ...     answer = shadow(file.name, recipe)
     >>> answer.frame["ordered"].to_list()
-    [17, 17, 53]
+    [8, 19, 56]
     """
     given = load(experiment) if isinstance(experiment, str) else experiment
     if len(given.policies) != 1:

@@ -252,6 +252,16 @@ class Comparison(Displayed):
         The budget per round at which policies are shown. By default one is chosen.
     report : pathlib.Path, optional
         A self-contained page with all figures.
+
+    Examples
+    --------
+    >>> import headgate, tempfile
+    >>> e = headgate.load("digits", "run.rounds=2", "run.seeds=1")
+    >>> found = headgate.compare(
+    ...     e, budgets=[10, 20], out=tempfile.mkdtemp(), processes=1, quiet=True
+    ... )
+    >>> found.frame.select("budget", "policy").row(0)
+    (10.0, 'headgate')
     """
 
     path: Path

@@ -498,9 +498,15 @@ def sentence(found: Sequence[Saving]) -> str:
     called = "constant admission" if first.rival == "constant" else first.rival
     accuracy = percent(first.accuracy, 1)
     spent = amount(first.unit, first.rival_money)
-    ours = [one for one in found if one.policy == OURS and one.money is not None]
+    ours = [one for one in found if one.policy == OURS]
     if ours:
         money, share = needed(ours[0])
+        if money == UNKNOWN:
+            return (
+                f"no saving of {OURS} is shown: {called} reaches {accuracy} for {spent}"
+                f" a round, and what {OURS} needs for that is not known; more seeds or"
+                " other budgets may tell."
+            )
         return (
             f"{OURS} reaches the accuracy of {called} for {share} of the money:"
             f" {money} a round in place of {spent}, for {accuracy}."

@@ -71,6 +71,12 @@ class Purchase(NamedTuple):
         Repeating a purchase admits nothing twice.
     oldest : int
         Admission before which the client holds no sample, however few it admits.
+
+    Examples
+    --------
+    >>> bought = Purchase(0, 1, 3, 2.5, first=0, last=3, oldest=0)
+    >>> bought.samples * bought.price, bought.held(3)
+    (7.5, range(0, 3))
     """
 
     client: int

@@ -39,6 +39,11 @@ class Delivery(NamedTuple):
         is left out counts as 0. A repeated report is not charged again.
     erased : int, optional
         Samples that the client should hold now but that were erased.
+
+    Examples
+    --------
+    >>> Delivery(2, keys=["photo-17", "photo-18"]).admitted
+    2
     """
 
     admitted: int

@@ -11,6 +11,7 @@ from headgate.cli.console import (
     AsFormat,
     Device,
     Format,
+    On,
     Policies,
     Quiet,
     Recipe,
@@ -273,6 +274,7 @@ def compare(
     processes: Annotated[
         int | None, typer.Option(help="Processes to run in; default: one per core.")
     ] = None,
+    on: On = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -342,6 +344,7 @@ def compare(
         out,
         device=device,
         processes=processes,
+        pool=on,
         quiet=quiet or format_ is Format.json,
         command=_command(recipe, money, stated, set_ or [], as_printed),
         as_printed=as_printed,

@@ -92,7 +92,7 @@ class Controller:
     >>> ledger = controller.open()
     >>> orders = controller.decide(ledger, 3.0)
     >>> orders.admitted.tolist(), float(controller.post(ledger, orders).spent[0])
-    ([[8, 9, 10]], 81.0)
+    ([[8, 9, 9]], 78.0)
     """
 
     def __init__(

@@ -74,6 +74,13 @@ class PolicyContext:
         Number of rounds of the run.
     linear : bool, default True
         Whether the model is linear; true also if no model is known.
+
+    Examples
+    --------
+    >>> import headgate
+    >>> given = headgate.load("digits").given
+    >>> given.rounds, round(given.mean_price, 1)
+    (60, 5.5)
     """
 
     system: System
@@ -142,6 +149,17 @@ class AdmissionPolicy(ABC):
     selection : Selection, optional
         Rule that chooses which samples of a window (`data.window`) clients buy; left
         out: the next ones of their streams.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from headgate import AdmissionRequest, System
+    >>> from headgate.testing import check_policy
+    >>> class OneEach(AdmissionPolicy):
+    ...     def admit(self, view, memory):
+    ...         clients = float(view.system.clients)
+    ...         return AdmissionRequest(np.full(view.debt.shape, clients)), memory
+    >>> check_policy(OneEach())  # silent where nothing is wrong
     """
 
     selection: Selection | None = field(

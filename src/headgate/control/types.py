@@ -93,6 +93,12 @@ class System:
     ------
     SettingError
         If a value is not possible; the message names the setting and the value.
+
+    Examples
+    --------
+    >>> system = System([8, 9, 10], budget=20.0, horizon=100, currency="$")
+    >>> system.clients, system.all_places, system.money(100)
+    (3, 27, 2000.0)
     """
 
     buffer: Ints
@@ -287,6 +293,12 @@ class Losses(NamedTuple):
     right : array of float, optional
         Share of new samples whose class has a predicted probability above ½, (R, M);
         used only by a selection that listens.
+
+    Examples
+    --------
+    >>> losses = Losses(new=np.array([[2.5, 0.4]]), held=np.array([[0.3, 0.2]]))
+    >>> bool(losses.new.max() > 1)
+    True
     """
 
     new: Floats
@@ -347,6 +359,17 @@ class View(NamedTuple):
     money : float, default np.inf
         The most money that may be spent in rounds 1..t, a limit in addition to the
         budget.
+
+    Examples
+    --------
+    >>> from headgate.control import AdmissionPolicy, Controller
+    >>> class Shown(AdmissionPolicy):
+    ...     def admit(self, view, memory):
+    ...         print(view.t, view.price, view.spent)
+    ...         return AdmissionRequest(np.zeros(1)), memory
+    >>> controller = Controller(System([8], budget=20.0, horizon=100), Shown())
+    >>> _ = controller.decide(controller.open(), 3.0)
+    1 [3.] [0.]
     """
 
     t: int
@@ -434,6 +457,11 @@ class AdmissionRequest(NamedTuple):
         Whole samples per client in addition to the total, (R, M).
     free : array of int, optional
         Whole samples per client in addition to the total that are not paid for, (R, M).
+
+    Examples
+    --------
+    >>> AdmissionRequest(np.array([12.5])).total  # samples of all clients, for each run
+    array([12.5])
     """
 
     total: Floats
@@ -478,6 +506,15 @@ class Orders:
         Arrays that the policy and its selection remember.
     quantum : float, optional
         The quantum to which the cost of each client's order is rounded.
+
+    Examples
+    --------
+    >>> from headgate.control import Controller
+    >>> from headgate.control.policies import Headgate
+    >>> controller = Controller(System([8, 9], budget=20.0, horizon=10), Headgate())
+    >>> orders = controller.decide(controller.open(), 2.0)
+    >>> orders.admitted.tolist(), orders.charge(orders.admitted).tolist()
+    ([[8, 9]], [34.0])
     """
 
     t: int
@@ -561,6 +598,11 @@ class Report(NamedTuple):
         (R,).
     losses : Losses, optional
         Losses of the round, kept only if the policy or its selection listens.
+
+    Examples
+    --------
+    >>> Report(np.array([[2, 0, 3]])).admitted.sum()
+    np.int64(5)
     """
 
     admitted: Ints
@@ -647,6 +689,17 @@ class Ledger:
         selection listens.
     looks : array of float, optional
         Money spent on looks, which is part of `spent`, (R,); None: looks are free.
+
+    Examples
+    --------
+    >>> from headgate.control import Controller
+    >>> from headgate.control.policies import Headgate
+    >>> controller = Controller(System([8, 9], budget=20.0, horizon=10), Headgate())
+    >>> ledger = controller.open()
+    >>> orders = controller.decide(ledger, 2.0)
+    >>> ledger = controller.post(ledger, orders)
+    >>> ledger.t, ledger.spent.tolist(), ledger.held.tolist()
+    (1, [34.0], [17])
     """
 
     t: int
@@ -741,6 +794,12 @@ class SampleView(NamedTuple):
     scores : callable, optional
         Function of (runs, clients, positions, names of scores) that returns a model's
         scores of each sample. Without it there is no model, as in a plan.
+
+    Examples
+    --------
+    >>> view = SampleView(labels=lambda clients, positions: positions % 10)
+    >>> view.scores is None
+    True
     """
 
     labels: Labels | None = None

@@ -70,6 +70,13 @@ class Experiment:
     stated : mapping of str to pair of AdmissionPolicy
         Each policy as it was stated and as it was resolved, so that it can be resolved
         again for another system.
+
+    Examples
+    --------
+    >>> import headgate
+    >>> experiment = headgate.load("digits", "run.rounds=20")
+    >>> experiment.rounds, experiment.with_budget(40.0).system.budget
+    (20, 40.0)
     """
 
     system: System

@@ -632,6 +632,15 @@ def erase(
     -------
     dict of pathlib.Path to list of Erasure
         Receipts in the order of the keys, by the path of the store.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> BufferStore(folder / "client-00000.sqlite", 0).close()
+    >>> (receipts,) = erase(["client-7/4711"], store=folder).values()
+    >>> receipts[0].key, receipts[0].samples  # it holds no such sample
+    ('client-7/4711', 0)
     """
     keys = writable_texts("erase: keys", keys)
     found = {}

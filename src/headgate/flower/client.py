@@ -170,6 +170,17 @@ def headgate_client(
     ------
     SettingError
         If an argument is not what it must be.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr.clientapp import ClientApp
+    >>> from headgate.flower import DatasetSource
+    >>> app = ClientApp()
+    >>> source = DatasetSource(np.zeros((5, 2)), [0, 1, 0, 1, 1])
+    >>> @headgate_client(app, source)
+    ... def train(message, context, held):
+    ...     images, labels = held.arrays()  # train on these, then return a Message
     """
 
     call = "headgate_client"

@@ -143,6 +143,17 @@ class Gated(Strategy):
 
         strategy = Gated(FedAdam(fraction_train=0.5), "recipe.toml", "runs/first")
         strategy.start(grid, initial_arrays)
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from flwr.serverapp.strategy import FedAvg
+    >>> recipe = {
+    ...     "system": {"buffers": [40], "clients": 4, "budget": 150.0},
+    ...     "prices": {"kind": "uniform", "low": 1.0, "high": 9.0},
+    ...     "run": {"rounds": 3, "seeds": 1, "policies": ["headgate"]},
+    ... }
+    >>> strategy = Gated(FedAvg(), recipe, tempfile.mkdtemp() + "/run")
     """
 
     def __init__(
@@ -932,6 +943,13 @@ class AdmissionStrategy(Gated):
         Whether clients evaluate the model after every round.
     **more
         `prices` and `track`, as for `Gated`.
+
+    Examples
+    --------
+    >>> import headgate, tempfile
+    >>> e = headgate.load("digits", "run.rounds=3", "run.seeds=1")
+    >>> e = e.only(["headgate"])
+    >>> AdmissionStrategy(e, tempfile.mkdtemp() + "/run").summary()
     """
 
     def __init__(

@@ -78,6 +78,16 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         Number of refused answers after which a client gets no more orders. What a valid
         report in its last answer says is charged, and the rest of its open orders is
         released.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> controller = AdmissionController(
+    ...     tempfile.mkdtemp(),
+    ...     ["site-1", "site-2"],
+    ...     {"buffer": [8, 9], "budget": 20.0, "horizon": 2},
+    ...     prices=[3.0, 1.5],
+    ... )
     """
 
     def __init__(
