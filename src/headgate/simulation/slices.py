@@ -253,7 +253,7 @@ class Slices:
                 if began >= updated:
                     update()
                     updated = time.monotonic() + 10 * (time.monotonic() - began)
-                if not self._stopping and (failed or stop()):
+                if failed or stop():
                     self._stopping = True
                     self.pool.stop(running)
         except BaseException:
