@@ -23,7 +23,7 @@ MOST_TOKENS = {
     "learning": 25_300,
     "nvflare": 5_400,
     "records": 15_100,
-    "simulation": 31_900,
+    "simulation": 32_000,
     "theory": 2_600,
     "top": 11_600,
     "web": 10_500,
