@@ -86,7 +86,7 @@ def test_command_blocks_run_in_the_order_of_the_page(tmp_path):
             check=False,
         )
         assert done.returncode == 0, f"{line}\n{done.stderr}"
-    assert {file.name for file in tmp_path.iterdir()} == {"examples", "tried"}
+    assert {file.name for file in tmp_path.iterdir()} == {"examples", "compared"}
 
 
 @pytest.mark.parametrize("page", RUN)
