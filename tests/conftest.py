@@ -54,6 +54,14 @@ MARKED = {
     ),
 }
 """marker → folders and files whose tests all have it"""
+IN_A_BROWSER = {
+    "tests/web/browser/test_reading.py": "tests/web/browser/test_run_page.py",
+    "tests/web/browser/test_runs_page.py": "tests/web/browser/test_plan_page.py",
+    "tests/web/browser/test_compare_page.py": "tests/web/browser/test_plan_page.py",
+}
+"""file → the file whose worker takes it, too: a browser is started twice and not by
+every worker, as long as it takes to start and to compile what the page draws with
+"""
 MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
 
 
@@ -90,6 +98,19 @@ def pytest_xdist_auto_num_workers(config):
     time to pass.
     """
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Files are dealt out whole with `--dist loadfile`, and some of them together."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return IN_A_BROWSER.get(file, file)
+
+    return Files(config, log) if config.getoption("dist") == "loadfile" else None
 
 
 @pytest.hookimpl(wrapper=True)

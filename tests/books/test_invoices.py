@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 
 from headgate import Books, Controller, Delivery, System
 from headgate.books.accounts import Accounts
-from headgate.books.exact import exact, plainly, times, total
+from headgate.books.exact import exact, plainly, total
 from headgate.books.ledger_store import Event, LedgerStore
 from headgate.books.statement import amend, export, opened, statement
 from headgate.control import Amendment
+from headgate.control.charges import exactly
 from headgate.control.policies import Headgate
 from headgate.errors import LedgerError, SettingError
 
@@ -225,7 +226,7 @@ def test_a_report_takes_nothing_back(tmp_path):
 
 def test_sums_are_exact():
     assert total([exact(0.1), exact(0.2), exact(1e15), exact(-1e15)]) == Decimal("0.3")
-    assert times(0.012, 7) == Decimal("0.084")
+    assert exactly(0.012, 7) == Decimal("0.084")
     assert total([exact(1e15), exact(1e-100)]) > Decimal(10) ** 15
     assert plainly(exact(1e15)) == "1000000000000000"
 

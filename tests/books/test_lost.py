@@ -481,7 +481,8 @@ def test_a_commit_is_on_disk_when_it_returns(tmp_path):
     program = (
         "import sys; from headgate import Books, System; from"
         " headgate.control.policies import Headgate\n"
-        "own = Books(sys.argv[1], System([8], budget=20.0, horizon=9), Headgate())\n"
+        "system = System([8], budget=20.0, horizon=9)\n"
+        "own = Books(sys.argv[1], system, Headgate(fill=8.0))\n"
         "print([own._store._db.execute(f'PRAGMA {name}').fetchone()[0] for name in"
         " ('synchronous', 'journal_mode')])"
     )

@@ -150,11 +150,12 @@ def test_show_export_and_replay_of_a_folder_agree(accounts, tmp_path, headgate):
     assert shown["saved"]["paid"] == pytest.approx(charged)
     assert "$ −1.50 in all, are not in this" in shown["sentence"]
 
-    of_folder, of_file = replay(accounts, currency="$"), replay(csv_file, currency="$")
+    of_folder, of_file = replay(accounts), replay(csv_file)
     assert of_folder.you.samples == of_file.you.samples == labels
     assert of_file.you.paid == pytest.approx(charged)
     assert str(of_folder) == str(of_file)
     assert of_folder.frame.height == len(PRICES)
+    assert of_file.sentence.startswith("You paid $ ")
     printed, _ = headgate("replay", accounts)
     assert f"for {labels} samples from 1 to {len(PRICES)}" in printed
 

@@ -2,7 +2,7 @@
 
 import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from rich.console import RenderableType
 
 from headgate.analysis.display import Displayed, StackedTable
-from headgate.analysis.formatting import counted, money_in, number, percent
+from headgate.analysis.formatting import CURRENCY, counted, money_in, number, percent
 from headgate.books.statement import exported, opened, statement
 from headgate.control.controller import Controller
 from headgate.control.policies import Headgate
@@ -44,11 +44,14 @@ class Purchases:
         offer.
     bought : array
         The number of samples bought, (T, M).
+    currency : str, default ""
+        The currency, if the file has it.
     """
 
     times: tuple[str, ...]
     price: Floats
     bought: Ints
+    currency: str = ""
 
     @cached_property
     def offered(self) -> Bools:
@@ -148,7 +151,7 @@ def read_purchases(path: Path) -> Purchases:
             f" {PURCHASES:,} of both multiplied"
         )
 
-    purchases = _grid(found, times, clients)
+    purchases = replace(_grid(found, times, clients), currency=_currency(table))
     paid = float(purchases.paid(purchases.bought).sum())
     if not 1 / NUMBER <= paid <= NUMBER:
         raise DataError(
@@ -169,7 +172,7 @@ def _read_table(path: Path) -> pl.DataFrame:
         table = pl.read_csv(io.StringIO(text), infer_schema=False)
         header = [name.strip().lower() for name in table.columns]
         table.columns = header
-        if {"round", "delivered", "free"} <= set(header):
+        if {"round", "delivered", "free", "currency"} <= set(header):
             table = _of_export(table)
             header = table.columns
         if "samples" not in header:
@@ -188,6 +191,14 @@ def _read_table(path: Path) -> pl.DataFrame:
     return table
 
 
+def _currency(table: pl.DataFrame) -> str:
+    """Return the currency that all purchases have; empty if there is none."""
+    if "currency" not in table.columns:
+        return ""
+    known = table["currency"].drop_nulls().unique().to_list()
+    return shown(known[0], CURRENCY) if len(known) == 1 else ""
+
+
 def _of_export(table: pl.DataFrame) -> pl.DataFrame:
     """Return an export of a ledger as purchases, with its rounds as times.
 
@@ -197,12 +208,12 @@ def _of_export(table: pl.DataFrame) -> pl.DataFrame:
     counts = pl.col("delivered", "free").str.to_integer()
     table = table.with_columns(counts).select(
         pl.col("round").alias("time"),
-        pl.col("price", "client"),
+        pl.col("price", "client", "currency"),
         (pl.col("delivered") - pl.col("free")).alias("samples"),
     )
     rounds = table.group_by("time", maintain_order=True)
     if rounds.agg(pl.col("price").n_unique())["price"].max() == 1:
-        table = rounds.agg(pl.col("price").first(), pl.col("samples").sum())
+        table = rounds.agg(pl.col("price", "currency").first(), pl.col("samples").sum())
     return table.with_columns(pl.col("samples").cast(pl.String))
 
 
@@ -458,7 +469,7 @@ def replay(
         The most samples that each client can buy in a round. By default the most that
         it bought in any round.
     currency : str
-        The currency of the money, for display.
+        The currency of the money, for display; left out: that of the file.
 
     Returns
     -------
@@ -503,7 +514,8 @@ def replay(
     for_as_many = None
     if cheapest is not None:
         for_as_many = _as_many(made, most, wanted, paid, for_as_much, cheapest)
-    return ReplayResult(made, most, for_as_much, for_as_many, cheapest, currency)
+    unit = currency or made.currency
+    return ReplayResult(made, most, for_as_much, for_as_many, cheapest, unit)
 
 
 def _of_buyers(made: Purchases) -> Purchases:
@@ -512,7 +524,12 @@ def _of_buyers(made: Purchases) -> Purchases:
     rounds = np.flatnonzero(made.offered[:, some].any(axis=-1))
     times = tuple(made.times[t] for t in rounds)
     kept = np.ix_(rounds, some)
-    return Purchases(times, made.price[kept], made.bought[kept])
+    return replace(
+        made,
+        times=times,
+        price=made.price[kept],
+        bought=made.bought[kept],
+    )
 
 
 def decide_at(

@@ -251,6 +251,7 @@ class Accounts:
         self._first = Controller(system, policy, 1, np.array([seed]), looks=looks)
         keeps = held(policy) is policy
         with store.snapshot():
+            store.check_quantum(system)
             self.standing = replay(store, self._first)
             self.clients = store.clients()
         if store.writes:
@@ -554,7 +555,9 @@ class Accounts:
             [self.ledger.spent, np.ravel(price), [row.price for row in open_]]
         )
         most = system.money(self.t + 1, overdraft)
-        return reserve(open_) + kept_back(most, amounts, len(open_) + system.clients)
+        rounding = len(open_) * (system.quantum or 0.0) / 2
+        kept = kept_back(most, amounts, len(open_) + system.clients)
+        return reserve(open_) + rounding + kept
 
     def _rows(self, orders: Orders, present: Collection[int]) -> Iterable[Ordered]:
         """Yield the orders to write: only those with samples to admit, because the
@@ -563,7 +566,9 @@ class Accounts:
         for client in sorted(present):
             ordered, free, price = order_to(orders, client)
             if ordered:
-                yield Ordered(orders.t, client, ordered, free, price)
+                yield Ordered(
+                    orders.t, client, ordered, free, price, quantum=orders.quantum
+                )
 
     def order(
         self,

@@ -47,8 +47,3 @@ def plainly(amount: Decimal) -> str:
     ('40', '4.45')
     """
     return f"{amount.normalize(EXACT):f}"
-
-
-def times(price: float, samples: int) -> Decimal:
-    """Return the exact price of some samples."""
-    return EXACT.multiply(exact(price), Decimal(samples))

@@ -24,9 +24,10 @@ import numpy as np
 
 from headgate.books.anchor import Anchor
 from headgate.books.durable import Durable, statements
-from headgate.books.exact import NOTHING, exact, plainly, times, total
+from headgate.books.exact import NOTHING, exact, plainly, total
 from headgate.books.messages import TEXT
 from headgate.control.amendments import Amendment, amended
+from headgate.control.charges import exactly
 from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import Floats, Ledger, Losses, System, Terms
 from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
@@ -159,6 +160,8 @@ class Ordered(NamedTuple):
     """
     learned: int | None = None
     """round in which the answer arrived; None: there is no answer yet"""
+    quantum: float | None = None
+    """the quantum to which its cost is rounded"""
 
     @property
     def paid_samples(self) -> int:
@@ -166,11 +169,13 @@ class Ordered(NamedTuple):
 
     @property
     def charge(self) -> float:
-        return self.price * self.paid_samples
+        if self.quantum is None:
+            return self.price * self.paid_samples
+        return float(self.exact_charge)
 
     @property
     def exact_charge(self) -> Decimal:
-        return times(self.price, self.paid_samples)
+        return exactly(self.price, self.paid_samples, self.quantum)
 
 
 class RoundRow(NamedTuple):
@@ -351,6 +356,7 @@ class LedgerStore(Durable):
 
     def __init__(self, path: Path | str, writes: bool = True) -> None:
         path = Path(path)
+        self._begun_with: dict[str, Any] | None = None
         self._has_anchor = path.name == LEDGER  # a backup has none
         self._anchor = (
             Anchor.of(path.parent) if self._has_anchor else None
@@ -424,6 +430,8 @@ class LedgerStore(Durable):
         table |= {
             name: getattr(system, name) for name in ("budget", "horizon", "currency")
         }
+        if system.quantum is not None:
+            table["quantum"] = system.quantum
         first = {
             "terms": json.dumps(terms._asdict()),
             "keeps": int(keeps),
@@ -435,6 +443,25 @@ class LedgerStore(Durable):
             with self.transaction():
                 rows = list({**first, "refusals": refused}.items())
                 self._run_each("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+
+    @property
+    def quantum(self) -> float | None:
+        """The quantum to which the cost of an order is rounded; None: to none."""
+        if self._begun_with is None:
+            text = self.meta("system")
+            if text is None:
+                return None
+            with self._readable("meta"):
+                self._begun_with = dict(json.loads(str(text)))
+        return self._begun_with.get("quantum")
+
+    def check_quantum(self, system: System) -> None:
+        """Refuse a system with another quantum than that of the first one."""
+        if self.meta("system") is not None and self.quantum != system.quantum:
+            raise LedgerError(
+                f"{self.path}: was opened with quantum = {self.quantum}, this system"
+                f" has {system.quantum}"
+            )
 
     def system(self) -> System:
         """Return the system at the beginning, without amendments."""
@@ -620,7 +647,8 @@ class LedgerStore(Durable):
                     " orders are closed already"
                 )
             self._run_each(
-                "INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", done.corrected
+                "INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [row[:7] for row in done.corrected],
             )
             self._run_each(
                 "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -971,7 +999,14 @@ class LedgerStore(Durable):
             "SELECT round, client, ordered, free, price, admitted, learned FROM orders"
             f" {where} ORDER BY client, round"
         )
-        return [Ordered(*row) for row in self._rows(query, values)]
+        return self._ordered(self._rows(query, values))
+
+    def _ordered(self, rows: Iterable[Any]) -> list[Ordered]:
+        """Return rows as orders, with the quantum of these accounts."""
+        found, quantum = [Ordered(*row) for row in rows], self.quantum
+        if quantum is None:
+            return found
+        return [row._replace(quantum=quantum) for row in found]
 
     def outstanding(self) -> list[Ordered]:
         """Return the orders that have no answer yet."""
@@ -979,7 +1014,7 @@ class LedgerStore(Durable):
             "SELECT round, client, ordered, free, price FROM orders WHERE admitted IS"
             " NULL ORDER BY client, round"
         )
-        return [Ordered(*row) for row in self._rows(query)]
+        return self._ordered(self._rows(query))
 
     def closed(self, client: int, rounds: Collection[int]) -> dict[int, Ordered]:
         """Return a client's closed orders of these rounds, by round, with all samples
@@ -992,7 +1027,7 @@ class LedgerStore(Durable):
             " client = ? AND round = ? AND admitted IS NOT NULL"
         )
         found = [row for t in rounds for row in self._rows(query, (client, t))]
-        return {row[0]: Ordered(*row) for row in found}
+        return {row.round: row for row in self._ordered(found)}
 
     def lasts(self, orders: Iterable[Ordered]) -> dict[int, int]:
         """Return the position up to which each of these orders to one client went, by
@@ -1022,7 +1057,7 @@ class LedgerStore(Durable):
             "SELECT round, client, ordered, free, price, admitted, learned FROM"
             " corrections ORDER BY client, round, learned"
         )
-        return [Ordered(*row) for row in self._rows(query)]
+        return self._ordered(self._rows(query))
 
     def losses(self, each: int = 2) -> dict[int, Losses]:
         """Return the losses that clients reported in each round, `each` numbers for

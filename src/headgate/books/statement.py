@@ -21,13 +21,14 @@ from headgate.books.accounts import reserve
 from headgate.books.anchor import ANCHOR, Anchor
 from headgate.books.border import name_of, order_of, signed
 from headgate.books.durable import on_disk
-from headgate.books.exact import NOTHING, exact, plainly, times, total
+from headgate.books.exact import NOTHING, exact, plainly, total
 from headgate.books.ledger_store import (
     LEDGER,
     AmendmentRow,
     Event,
     LedgerStore,
     Offered,
+    Ordered,
 )
 from headgate.books.saved import BoughtRound, Saved, money_text, saved
 from headgate.control.amendments import Amendment
@@ -252,11 +253,11 @@ class Statement(NamedTuple):
         lines = [
             f"round {self.rounds} of {until}, {system.clients} clients",
             ", ".join(amounts),
-            *wrap(self.sentence, WIDTH),
+            *_wrapped(self.sentence, unit),
         ]
         if self.left < 0:
             lines.append("Nothing more is bought: more is spent than is approved.")
-        lines += wrap(self.dry, WIDTH)
+        lines += _wrapped(self.dry, unit)
         lines += _table("Amendments", [*map(shown_change, self.amendments)])
         shown = self.lines[-LISTED:]
         title = "Orders"
@@ -264,6 +265,13 @@ class Statement(NamedTuple):
             title += f", the last {len(shown)} of {len(self.lines)}"
         lines += _table(title, [*map(_shown_order, shown)])
         return "\n".join(printable(line) for line in lines)
+
+
+def _wrapped(text: str, unit: str) -> list[str]:
+    """Return the lines of a text; a currency stays beside its amount."""
+    kept = f"{unit or '$'}\N{NO-BREAK SPACE}"
+    lines = wrap(text.replace(f"{unit or '$'} ", kept), WIDTH)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def shown_change(each: AmendmentRow) -> dict[str, str | int]:
@@ -363,19 +371,20 @@ def _lines(
     """Return one line for each order, by round and client."""
     keys, begun = store.keys(), store.times()
     late, adjusted = (
-        defaultdict[tuple[int, int], int](int),
+        defaultdict[tuple[int, int], list[Ordered]](list),
         defaultdict[tuple[int, int], list[Decimal]](list),
     )
     for row in store.corrections():
-        late[row[:2]] += row.admitted or 0
+        late[row[:2]].append(row)
     for each in amendments:
         if each.order is not None:
             adjusted[each.order].append(exact(each.change.adjust))
     lines = []
     for row in sorted(store.orders()):
         order = row[:2]
-        delivered = (row.admitted or 0) + late[order]
-        charged = times(row.price, max(delivered - row.free, 0))
+        parts = [row, *late[order]]
+        delivered = sum(each.admitted or 0 for each in parts)
+        charged = total(each.exact_charge for each in parts)
         change = total(adjusted[order])
         line = OrderLine(
             round=row.round,

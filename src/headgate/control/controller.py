@@ -223,6 +223,7 @@ class Controller:
             carry=whole.carry,
             credit=whole.credit,
             memory={**memory, **of_selection},
+            quantum=self.system.quantum,
         )
 
     def why(
@@ -272,7 +273,10 @@ class Controller:
         limit = self.policy.price_limit(view, orders.memory)
         if limit is None:
             return f"{text}; {samples}"
-        return f"{text}, {_beside(low, high, float(limit[0]), bought)}; {samples}"
+        beside = _beside(low, high, float(limit[0]), bought)
+        if bought and low > limit[0]:
+            beside += f", {self.policy.above_limit}"
+        return f"{text}, {beside}; {samples}"
 
     def _memories(self, ledger: Ledger) -> tuple[Arrays, Arrays]:
         """Return the ledger's memory as that of the policy and that of its selection.
@@ -311,6 +315,7 @@ class Controller:
             carry=ledger.carry,
             credit=ledger.credit,
             memory={**ledger.memory, **of_selection},
+            quantum=self.system.quantum,
         )
 
     def _view(
@@ -328,6 +333,8 @@ class Controller:
         spent = ledger.spent
         if reserved is not None:
             spent = spent + np.asarray(reserved, dtype=np.float64)
+        if system.rounding:
+            spent = spent + system.rounding
         return View(
             t=ledger.t + 1,
             price=price,
@@ -708,8 +715,8 @@ def _beside(
     limit: float,
     bought: int,
 ) -> str:
-    """Return how prices compare with a limit, and a remark if that does not explain
-    what was bought.
+    """Return how prices compare with a limit, and a remark if nothing was bought below
+    it.
     """
     if limit == np.inf:
         return "the money pays for any price so far"
@@ -720,8 +727,7 @@ def _beside(
         return text if bought else f"{text}, but no money or room is left"
     if low == limit:
         return f"at the limit of {limit:.3g}"
-    text = f"above the limit of {limit:.3g}"
-    return f"{text}, to keep up with even spending" if bought else text
+    return f"above the limit of {limit:.3g}"
 
 
 class _WholeSamples(NamedTuple):

@@ -172,6 +172,9 @@ class AdmissionPolicy(ABC):
     decisions then wait for that round's reports
     """
 
+    above_limit: ClassVar[str] = "bought all the same"
+    """why the policy buys above its price limit, for the log"""
+
     @property
     def hears(self) -> bool:
         """Whether the policy or its selection listens."""

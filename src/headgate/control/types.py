@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from headgate.control.charges import checked_quantum, costs
 from headgate.control.checks import (
     optional,
     positive,
@@ -80,6 +81,10 @@ class System:
         weights.
     currency : str, default ""
         Symbol printed beside amounts of money, for example "$"; it has no other effect.
+    quantum : float, optional
+        Smallest amount of money on an invoice, for example 0.01: what an order costs is
+        rounded to it, and half of it is kept back for each order, so that the budget
+        holds; left out: nothing is rounded.
     amended : Amended, optional
         Effect of the amendments so far, set only by `Controller.amend`; None: no
         amendments.
@@ -101,6 +106,7 @@ class System:
     horizon: int | None
     weight: Floats
     currency: str
+    quantum: float | None
     amended: Amended | None = field(kw_only=True)
 
     def __init__(
@@ -110,6 +116,7 @@ class System:
         horizon: int | None = None,
         weight: ArrayLike | None = None,
         currency: str = "",
+        quantum: float | None = None,
         *,
         amended: Amended | None = None,
     ) -> None:
@@ -121,6 +128,7 @@ class System:
             "horizon": optional(whole_number, "horizon", horizon, 1),
             "weight": _checked_weight(weight, places.size),
             "currency": text("system.currency", currency, 8),
+            "quantum": None if quantum is None else checked_quantum(quantum),
             "amended": amended,
         }
         for name, value in checked.items():
@@ -130,6 +138,11 @@ class System:
     def clients(self) -> int:
         """The number of clients, M."""
         return int(self.buffer.size)
+
+    @property
+    def rounding(self) -> float:
+        """The most that rounding may add to the cost of a round's orders."""
+        return 0.0 if self.quantum is None else self.quantum / 2 * self.clients
 
     @cached_property
     def all_places(self) -> int:
@@ -491,6 +504,8 @@ class Orders:
         Remainder of each client's entitlement after rounding, (R, M).
     memory : dict of str to array
         Arrays that the policy and its selection remember.
+    quantum : float, optional
+        The quantum to which the cost of each client's order is rounded.
 
     Examples
     --------
@@ -512,6 +527,7 @@ class Orders:
     carry: Floats
     credit: Ints
     memory: Arrays
+    quantum: float | None = None
 
     def bought(self, admitted: Ints) -> Ints:
         """Return how many of the samples `admitted` are paid for.
@@ -543,6 +559,8 @@ class Orders:
         array
             The cost, (R,).
         """
+        if self.quantum is not None:
+            return np.asarray(self.paid(admitted).sum(axis=-1))
         paid = self.bought(admitted)
         if self.price.ndim == 1:
             return np.asarray(self.price * paid.sum(axis=-1))
@@ -562,7 +580,7 @@ class Orders:
             The cost, (R, M).
         """
         price = self.price if self.price.ndim == 2 else self.price[:, None]
-        return price * self.bought(admitted)
+        return costs(price, self.bought(admitted), self.quantum)
 
 
 class Report(NamedTuple):

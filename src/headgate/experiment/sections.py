@@ -25,6 +25,10 @@ class SystemTable:
     weights: tuple[float, ...] | None = None
     currency: str = ""
     """unit of money, as in "$"; it is only printed beside amounts"""
+    quantum: float | None = None
+    """smallest amount on an invoice, as in 0.01: what an order costs is rounded to it;
+    left out: nothing is rounded
+    """
 
     def __post_init__(self) -> None:
         require(
@@ -49,7 +53,8 @@ class SystemTable:
         if self.clients is not None:
             buffers = np.resize(buffers, self.clients) if buffers.size else buffers
         weight = None if self.weights is None else np.array(self.weights)
-        return System(buffers, self.budget, horizon, weight, self.currency)
+        unit, quantum = self.currency, self.quantum
+        return System(buffers, self.budget, horizon, weight, unit, quantum)
 
 
 def system_table(system: System) -> dict[str, Any]:
@@ -72,6 +77,8 @@ def system_table(system: System) -> dict[str, Any]:
         table["weights"] = system.weight.tolist()
     if system.currency:
         table["currency"] = system.currency
+    if system.quantum is not None:
+        table["quantum"] = system.quantum
     return table
 
 

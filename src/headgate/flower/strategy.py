@@ -94,6 +94,8 @@ from headgate.writing import FolderLock
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Iterable[Message]]
+ONE_RUN = {"seeds": 1, "policies": ["headgate"]}
+"""what a recipe may leave out of its section [run]"""
 LIVE = f"{Live.__module__}:{Live.__name__}"
 END = f"{MessageType.QUERY}.end"
 JUDGED = ("test_accuracy", "test_loss", "validation_accuracy")
@@ -117,8 +119,8 @@ class Gated(Strategy):
         only nodes that are clients, and only replies that have passed all checks.
     experiment : Experiment, str, pathlib.Path or dict
         A recipe with one policy and one seed: its name, its file, or its content. Its
-        `system`, `prices`, `run` and policy are used. It needs no `prices` if
-        `prices` is a function.
+        `system`, `prices`, `run` and policy are used; headgate with one seed if it
+        names none. It needs no `prices` if `prices` is a function.
     folder : str or pathlib.Path
         The run folder. If it has a run already, this run is continued.
     discipline : Discipline, optional
@@ -543,7 +545,7 @@ class Gated(Strategy):
         policy, most = self.experiment.policies[own.policy], 0.0
         if isinstance(policy, BudgetedPolicy):
             most = policy.money_to_fill(system)
-        if most:
+        if most and not own.t:
             log(
                 INFO,
                 "  round 1 costs at most %s; `headgate plan` shows later rounds",
@@ -699,7 +701,7 @@ class Gated(Strategy):
     ) -> None:
         """Write a settled round with its model, and log it."""
         t, file = done.now.t, self._file
-        why = self.accounts.why(done.now)
+        why, ordered = self.accounts.why(done.now), done.now.orders.admitted.sum()
         model = self._model if moved is None else moved
         judged, unread = self._judged(t, self._judged_arrays(record_of(model)))
         metrics = self._metrics(done, checked, judged)
@@ -721,6 +723,8 @@ class Gated(Strategy):
             self._now, self._sent = None, {}
             if not self._started:
                 self._record.append(self.store.rounds(after=t - 1)[0])
+            if metrics["admitted"] != ordered:
+                why += f", {metrics['admitted']} came"
             line = self._progress_line(checked, metrics, why)
             self._record.state("running", t, line)
             keep_only(self._record.parameters, [file[0]])
@@ -904,7 +908,7 @@ class Gated(Strategy):
         answered = {each.client for each in checked.answers if each.reason is None}
         unit = system.currency
         if row["admitted"]:
-            why += f", {row['admitted']} came for {money_text(row['spend'], unit)}"
+            why += f" for {money_text(row['spend'], unit)}"
         line = (
             f"round {row['t']} of {rounds}: {checked.valid} of {len(asked)} asked"
             f" answered; {why}; spent {money_text(spent, unit)} of"
@@ -1046,6 +1050,8 @@ def _experiment(
     name, raw, folder = read_recipe(cast(str, given))
     if told and "prices" not in raw:
         raw["prices"] = {"kind": LIVE}
+    if isinstance(run := raw.get("run"), dict):
+        raw["run"] = {**ONE_RUN, **run}
     own = tuple(section for section in ("data", "model") if section not in raw)
     return build(name, raw, folder), own
 

@@ -57,7 +57,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         Names of NVFlare's clients, in the order of the buffers; additional names are
         for clients that join later.
     system : dict
-        The settings of `headgate.System`: buffer, budget, horizon, weight, currency.
+        The settings of `headgate.System`: buffer, budget, horizon, weight, currency,
+        quantum.
     policy : str or dict, optional
         The policy as in a recipe: its kind, or its kind and settings.
     prices : list of float, optional
@@ -190,6 +191,7 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
                         f" {clients}"
                     )
                 kept = self._round(books, books.ledger.t + 1, kept)
+            self.info(f"headgate: {books.statement().sentence}")
         if self.persistor:
             self.save_model(FLModel(params=kept.arrays))
 
@@ -266,8 +268,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
             )
         accepted = len(judged.reports.keys() - judged.refused.keys())
         self.info(
-            f"headgate: round {t}: {accepted} of {len(purchases)} answers,"
-            f" {books.ledger.spent[0]:g} spent in all"
+            f"headgate: round {t}: {accepted} of {len(purchases)} answers;"
+            f" {books.why}; {books.ledger.spent[0]:g} spent in all"
         )
         return after
 

@@ -4,7 +4,6 @@ bits.
 
 import platform
 from collections.abc import Mapping
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,9 @@ def difference(begun: Mapping[str, Any]) -> str:
     """
     here = software()
     if "torch" in begun:
-        here["torch"] = version("torch")
+        import torch
+
+        here["torch"] = torch.__version__  # with the kind of build, as in 2.13.0+cpu
     if begun.get("device") != "cpu":
         here["device"] = device_name()
     different = [

@@ -141,7 +141,7 @@ def with_list(prices: dict[str, Any]) -> dict[str, Any]:
     if "," not in text:
         text = text.replace("\t", ",")
     header = text.partition("\n")[0].strip(' "\r')
-    if re.fullmatch(r"[-+.\d]+", header):
+    if re.fullmatch(r"[-+.,\d]+", header):
         text = f"price\n{text}"
     elif re.fullmatch(r"[\w .€$-]+", header):  # one column alone
         column = header

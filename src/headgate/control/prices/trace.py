@@ -158,6 +158,8 @@ def prices_in(
             )
         values = column.cast(polars.Float64)
     except unreadable as error:
+        if kind == "csv":
+            _check_commas(path, content)
         raise DataError(
             f"{path}: cannot be read as {kind} ({one_line(error, 200)})"
         ) from None
@@ -198,6 +200,17 @@ def _named(
     raise DataError(
         f'{path}: no column "{wanted[0]}"; its header names {shown(named, 300)}'
     )
+
+
+def _check_commas(path: Path, content: bytes) -> None:
+    """Refuse a row with more commas than the header, for example decimal commas."""
+    header, *rows = csv_text(path, content).splitlines() or [""]
+    for number, row in enumerate(rows, 1):
+        if row.count(",") > header.count(","):
+            raise DataError(
+                f'{path}: "{shown(row)}" in row {number} has more columns than the'
+                " header; write numbers with a point, not with a comma"
+            )
 
 
 def _check_numbers(path: Path, column: "polars.Series") -> None:

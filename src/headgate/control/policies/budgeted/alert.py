@@ -78,6 +78,8 @@ class Alert(Headgate):
     false_alarms: float = 0.3
     probe: float = 0.02
 
+    above_limit = "to keep up with even spending, or to hear whether the world changes"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         positive("false_alarms", self.false_alarms)

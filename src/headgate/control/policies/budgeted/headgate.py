@@ -84,6 +84,8 @@ class Headgate(BudgetedPolicy):
     ahead: float | None = None
     remember: int | Literal["all"] = "all"
 
+    above_limit = "to keep up with even spending"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         a_share("early", self.early)
