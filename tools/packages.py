@@ -62,6 +62,7 @@ EXTRAS = {
     "flower": (["flower", "new", "app", "--clients", "2"],),
     "nvflare": (),
     "web": (),
+    "dask": (),
     "hub": (),
     "track": (["run", "digits", "--track", "tensorboard,mlflow", *SHORT, "tracked"],),
 }
