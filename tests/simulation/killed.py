@@ -249,7 +249,7 @@ class Runs:
         # two chunks, a checkpoint every round, and a word of it
         cut.LIGHT, cut.TOGETHER["gram"], run.CHECKPOINT_SECONDS = 0.0, 1, 0.0
         owner.STATE_SECONDS = owner.TICK_SECONDS = slices.SLICE_SECONDS = 0.0
-        slices.SHARE = 1e9  # slices of a round
+        slices.SHARE = slices.BUSY = 1e9  # slices of a round
         workers.Datasets.of = lambda datasets, data: self.data
         seen = watch(folder, end, self.note)
         begun = (
