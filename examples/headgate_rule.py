@@ -100,7 +100,7 @@ def fair(w, h, b, fairness):
 
 def headgate(
     path, b, C, T, *, early=0.0, turnover=1.0, smooth=0.0, ahead=None, remember="all",
-    fill=None, overdraft=10.0, fairness=0.25, bins=512, short=256,
+    fill=4.0, overdraft=10.0, fairness=0.25, bins=512, short=256,
 ):  # fmt: skip
     """Yields what is bought in each round: a number where the price is one, a list
     where each client has its own.
@@ -184,8 +184,6 @@ def headgate(
 
         # What may be spent after this round
         L = C * (t + overdraft) if T is None else C * T
-        if t == 1 and fill is None:
-            fill = 3.0 if whole else 8.0
         if t == 1 and fill:
             shares, L = [1.0] * len(shares), max(min(fill * C, L / 2), C)
         elif ahead is not None and T is not None and t > 1:

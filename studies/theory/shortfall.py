@@ -334,7 +334,7 @@ def learning(rounds: str, seeds: str) -> None:
         scores = []
         for short_run in (limits.SHORT, int(rounds)):
             with (
-                mock.patch.multiple(limits, SHORT=short_run, LONG_FILL=8.0),
+                mock.patch.object(limits, "SHORT", short_run),
                 TemporaryDirectory() as folder,
             ):
                 (runs,) = read_finished(

@@ -27,12 +27,12 @@ from ..playing import goes_on
 RULE = runpy.run_path(str(Path(__file__).parents[3] / "examples" / "headgate_rule.py"))
 RUNS = 2
 ATOMS = 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 1000.0
-FILL = {"fill": st.sampled_from([None, 0.0, 0.5, 2.0, 8.0, 1000.0])}
+FILL = {"fill": st.sampled_from([4.0, 0.0, 0.5, 2.0, 8.0, 1000.0])}
 OTHERS = {
     "early": st.sampled_from([0.0, 0.3, 1.0]),
     "turnover": st.sampled_from([1.0, 0.5, 0.3]),
     "smooth": st.sampled_from([0.0, 0.25, 1.0]),
-    "ahead": st.sampled_from([None, 0.0, 0.5, 3.0]),
+    "ahead": st.sampled_from([4.0, 0.0, 0.5, 3.0]),
     "remember": st.sampled_from(["all", 1, 3, 8]),
     "overdraft": st.sampled_from([0.0, 2.5, 10.0]),
     "fairness": st.sampled_from([0.0, 0.1, 0.25, 1.0]),

@@ -38,10 +38,9 @@ class BudgetedPolicy(AdmissionPolicy):
     ----------
     rule : Retention, optional
         Rule by which clients drop samples.
-    fill : float, optional
+    fill : float, default 4.0
         Number of rounds' budgets that round 1 may spend to fill the buffers at any
-        price, but at most half of the money. 0: round 1 is like any other. Left out: 8,
-        and 3 for `headgate` without `smooth` in runs of more than 256 rounds.
+        price, but at most half of the money. 0: round 1 is like any other.
     overdraft : float, default 10.0
         Number of rounds' budgets that may be spent in advance; only with an open end.
     fairness : float, default 0.25
@@ -50,13 +49,13 @@ class BudgetedPolicy(AdmissionPolicy):
     """
 
     rule: Retention = field(default_factory=Fifo)
-    fill: float | None = None
+    fill: float = 4.0
     overdraft: float = 10.0
     fairness: float = 0.25
 
     def __post_init__(self) -> None:
         zero_or_more("overdraft", self.overdraft)
-        zero_or_more("fill", self.fill, optional=True)
+        zero_or_more("fill", self.fill)
         a_share("fairness", self.fairness)
 
     def retention(self, system: System) -> Retention:
@@ -142,26 +141,23 @@ class BudgetedPolicy(AdmissionPolicy):
             most = self.money_to_fill(view.system) or most
         return np.full(view.debt.shape, most)
 
-    def money_to_fill(self, system: System, default: float = 8.0) -> float:
+    def money_to_fill(self, system: System) -> float:
         """Return the most money that round 1 may spend to fill the buffers.
 
         Parameters
         ----------
         system : System
             Buffers, budget and horizon.
-        default : float
-            The value of `fill` where it is left out.
 
         Returns
         -------
         float
             The money; 0 if round 1 does not fill the buffers.
         """
-        fill = default if self.fill is None else self.fill
-        if not fill:
+        if not self.fill:
             return 0.0
         half = system.money(1, self.overdraft) / 2
-        return max(min(fill * system.budget, half), system.budget)
+        return max(min(self.fill * system.budget, half), system.budget)
 
     # At a price near zero the money buys infinitely many, which is right.
     @np.errstate(over="ignore")

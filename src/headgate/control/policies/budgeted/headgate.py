@@ -27,10 +27,6 @@ SHORT = 256
 """length in rounds up to which a run buys fractional shares of the places: whole
 purchases would cost short runs accuracy
 """
-LONG_FILL = 3.0
-"""default of `fill` in longer runs: filling at a high first price costs samples, and
-early samples count for less there
-"""
 FOR_NETS = 0.25, 5.0
 """default values of `smooth` and `ahead` for models that are not linear"""
 
@@ -215,11 +211,6 @@ class Headgate(BudgetedPolicy):
         share = _part_of_rest(begun, self._spent_by(view.t / horizon))
         ahead = self.ahead * view.system.budget
         return np.minimum(most, first + share * (most - first) + ahead)
-
-    def money_to_fill(self, system: System, default: float = 8.0) -> float:
-        if not self.smooth and (system.horizon or 1) > SHORT:
-            default = LONG_FILL
-        return super().money_to_fill(system, default)
 
     def allowed(self, view: View, memory: Arrays) -> Floats:
         """Return the money for this round: the money left times the round's weight.
