@@ -52,3 +52,23 @@ def plainly(amount: Decimal) -> str:
 def times(price: float, samples: int) -> Decimal:
     """Return the exact price of some samples."""
     return EXACT.multiply(exact(price), Decimal(samples))
+
+
+def charged(
+    price: Decimal,
+    samples: int,
+    quantum: Decimal = NOTHING,
+) -> Decimal:
+    """Return the charge for some samples of one order, rounded to whole units of
+    `quantum`; 0: not rounded.
+
+    >>> charged(Decimal("0.333"), 4), charged(Decimal("0.333"), 4, Decimal("0.01"))
+    (Decimal('1.332'), Decimal('1.33'))
+    """
+    cost = EXACT.multiply(price, Decimal(samples))
+    if not quantum:
+        return cost
+    units, rest = EXACT.divmod(cost, quantum)
+    if 2 * rest >= quantum:
+        units += 1
+    return EXACT.multiply(units, quantum)

@@ -252,6 +252,23 @@ def backup(
 
 
 @commands.command()
+def upgrade(folder: Folder) -> None:
+    """Write the accounts in DIR, of an older version, in the format of this one.
+
+    Nobody may have them open. The old file stays beside the new one, as
+    ledger-3.sqlite. Runs on Flower keep the format that they have.
+    """
+    from headgate.books.upgrade import KEPT
+    from headgate.books.upgrade import upgrade as upgrade_folder
+
+    found = upgrade_folder(folder)
+    say(
+        f"{folder}: round {found.rounds}, {len(found.lines)} orders, spent"
+        f" {found.spent:.2f}, reserved {found.reserved:.2f}; as it was: {KEPT}"
+    )
+
+
+@commands.command()
 def void(
     folder: Folder,
     id_: Annotated[
