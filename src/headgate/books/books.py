@@ -250,12 +250,7 @@ class Books:
             )
             made["delay"] = state.delay()
             decided = self._course.decide(state.ready(at), {**made, "round": t}, at)
-            orders = [
-                [client, samples]
-                for client, samples in enumerate(decided.samples)
-                if samples
-            ]
-            return {**made, "orders": orders, "decided": decided}
+            return {**made, "orders": decided.rows(), "decided": decided}
 
         self._journal.write("begun", {"round": t}, make, f"begun {t}", at=at)
         open_ = self._journal.state.open

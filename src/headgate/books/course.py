@@ -37,10 +37,18 @@ class Decided(NamedTuple):
         What the policy wants.
     samples : list of int
         What each client is asked for: at most that.
+    free : list of int
+        How many of these are not paid for.
     """
 
     orders: Orders
     samples: list[int]
+    free: list[int]
+
+    def rows(self) -> list[list[int]]:
+        """Return client, samples and free ones of each order."""
+        both = enumerate(zip(self.samples, self.free, strict=True))
+        return [[client, *order] for client, order in both if order[0]]
 
 
 @dataclass(
@@ -103,8 +111,13 @@ class Course:
             delay=body["delay"],
         )
         wanted = orders.admitted[0].tolist()
-        samples = within(wanted, body["price"], available, supply.lot, ready.quantum)
-        return Decided(orders, samples)
+        free = [0] * len(wanted)
+        if orders.free is not None:
+            free = np.minimum(orders.free[0], orders.admitted[0]).tolist()
+        lot, quantum = supply.lot, ready.quantum
+        samples = within(wanted, body["price"], available, lot, quantum, free)
+        free = [min(pair) for pair in zip(free, samples, strict=True)]
+        return Decided(orders, samples, free)
 
     def after(
         self,
@@ -139,24 +152,15 @@ class Course:
         if self.decided is not None:  # decided by this process, just now
             return self
         decided = self.decide(before.ready(entry.at), body, entry.at)
-        wanted = [0] * len(decided.samples)
-        for client, samples in body["orders"]:
-            wanted[client] = samples
+        said = body["orders"]
         if body.get("recorded"):
-            admitted = np.array([wanted])
-            orders = replace(decided.orders, admitted=admitted)
-            decided = Decided(orders, wanted)
-        if decided.samples != wanted:
-            pairs = zip(decided.samples, wanted, strict=True)
-            client, (own, said) = next(
-                (client, pair)
-                for client, pair in enumerate(pairs)
-                if len(set(pair)) > 1
-            )
-            raise LedgerError(
-                f"round {body['round']}: client {client} was ordered {said} samples,"
-                f" the replay orders {own}"
-            )
+            samples = [0] * len(decided.samples)
+            for client, ordered, _ in said:
+                samples[client] = ordered
+            orders = replace(decided.orders, admitted=np.array([samples]))
+            return replace(self, decided=Decided(orders, samples, decided.free))
+        if decided.rows() != said:
+            raise LedgerError(f"round {body['round']}: {_other(decided.rows(), said)}")
         return replace(self, decided=decided)
 
     def _posted(self) -> "Course":
@@ -219,12 +223,13 @@ def within(
     available: Decimal,
     lot: int,
     quantum: Decimal,
+    free: list[int] | None = None,
 ) -> list[int]:
     """Return the samples that each client is asked for, which never cost more than is
     available.
 
     Floats decide what is wanted, so its exact price may be a little more. Then the
-    dearest clients are asked for less, in whole lots.
+    dearest clients are asked for less, in whole lots. `free` samples cost nothing.
 
     >>> within([2, 2], [0.1, 0.2], Decimal("0.5"), 1, NOTHING)
     [2, 1]
@@ -232,11 +237,12 @@ def within(
     exact_prices = [exact(price) for price in prices]
     if len(exact_prices) == 1:
         exact_prices *= len(wanted)
+    gifts = free or [0] * len(wanted)
     found = list(wanted)
     with localcontext(EXACT):
         costs = [
-            charged(price, samples, quantum)
-            for price, samples in zip(exact_prices, wanted, strict=True)
+            charged(price, samples - gift, quantum)
+            for price, samples, gift in zip(exact_prices, wanted, gifts, strict=True)
         ]
         over = sum(costs, NOTHING) - max(available, NOTHING)
         dearest = sorted(range(len(found)), key=lambda m: -exact_prices[m])
@@ -248,9 +254,23 @@ def within(
                 continue
             too_many = int(over // (price * lot)) + 1
             fewer = max(found[client] - too_many * lot, 0)
-            cost = charged(price, fewer, quantum)
+            cost = charged(price, max(fewer - gifts[client], 0), quantum)
             found[client], over = fewer, over - costs[client] + cost
     return found
+
+
+def _other(own: list[list[int]], said: list[list[int]]) -> str:
+    """Return in words where the orders of the replay differ from those recorded."""
+    replayed = {client: order for client, *order in own}
+    recorded = {client: order for client, *order in said}
+    client = min(
+        m
+        for m in replayed.keys() | recorded.keys()
+        if replayed.get(m) != recorded.get(m)
+    )
+    ordered, _ = recorded.get(client, [0, 0])
+    again, _ = replayed.get(client, [0, 0])
+    return f"client {client} was ordered {ordered} samples, the replay orders {again}"
 
 
 def _without(ledger: Ledger, rejected: tuple[Sample, ...]) -> Ledger:

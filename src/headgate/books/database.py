@@ -54,6 +54,7 @@ CREATE TABLE IF NOT EXISTS orders (
     at TEXT NOT NULL,
     price TEXT NOT NULL,
     asked INTEGER NOT NULL CHECK (asked > 0),
+    free INTEGER NOT NULL CHECK (free BETWEEN 0 AND asked),
     delivered INTEGER NOT NULL CHECK (delivered BETWEEN 0 AND asked),
     cancelled INTEGER NOT NULL CHECK (cancelled BETWEEN 0 AND asked - delivered),
     rejected INTEGER NOT NULL CHECK (rejected BETWEEN 0 AND delivered),
@@ -76,8 +77,8 @@ CREATE TABLE IF NOT EXISTS samples (
 CREATE INDEX IF NOT EXISTS samples_of ON samples (account, round, client);
 """
 ORDER = (
-    "round, client, at, price, asked, delivered, cancelled, rejected, beyond, adjusted,"
-    " answered, expires"
+    "round, client, at, price, asked, free, delivered, cancelled, rejected, beyond,"
+    " adjusted, answered, expires"
 )
 SAMPLE = "client, key, round, place, state, why"
 ENTRY = "number, at, kind, author, why, request, body, hash"
@@ -266,7 +267,7 @@ class Tables(Durable):
         """Write orders as they are now."""
         changes = ", ".join(f"{name} = excluded.{name}" for name in CHANGES)
         self._run_each(
-            f"INSERT INTO orders (account, {ORDER}) VALUES ({_marks(range(13))}) ON"
+            f"INSERT INTO orders (account, {ORDER}) VALUES ({_marks(range(14))}) ON"
             f" CONFLICT (account, round, client) DO UPDATE SET {changes}",
             [(self.account, *_row_of(order)) for order in orders],
         )

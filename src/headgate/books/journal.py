@@ -16,7 +16,7 @@ from dataclasses import replace
 from decimal import Decimal
 from itertools import zip_longest
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -50,6 +50,24 @@ Make = Callable[[State], Mapping[str, Any]]
 """function that derives, from the newest state, what an entry adds to its request"""
 
 
+class Standpoint(NamedTuple):
+    """The accounts after an entry.
+
+    Parameters
+    ----------
+    last : Entry
+        The entry.
+    state : State
+        The accounts.
+    course : Course or None
+        The policy's side, where the policy is known.
+    """
+
+    last: Entry
+    state: State
+    course: Course | None
+
+
 class Journal:
     """The accounts in one file.
 
@@ -70,9 +88,8 @@ class Journal:
         seed: int = 0,
     ) -> None:
         self.tables, self.policy, self.seed = tables, policy, seed
-        self.state: State
-        self.course: Course | None = None
-        self.last: Entry
+        self.at: Standpoint
+        """how far this process has read; one attribute, so that it is never half new"""
         if not tables.account:
             raise DataError(f"{tables.path}: holds no accounts yet")
         with tables.snapshot(), tables.readable("entries"):
@@ -117,6 +134,21 @@ class Journal:
             )
         tables.remember("refusals", json.dumps(refusals(first)))
         return ledger
+
+    @property
+    def last(self) -> Entry:
+        """The last entry that was read."""
+        return self.at.last
+
+    @property
+    def state(self) -> State:
+        """The accounts after it."""
+        return self.at.state
+
+    @property
+    def course(self) -> Course | None:
+        """The policy's side after it."""
+        return self.at.course
 
     @property
     def path(self) -> Path:
@@ -177,43 +209,42 @@ class Journal:
         """Read the first entry, or the latest snapshot."""
         found = self.tables.snapshot_before(2**62)
         if found is None:
-            self._begin_with(self._first())
+            self._begin_with(self._entry(1))
             return
-        number, hash_, state, course = found
-        (self.last, *_) = self._some_entries(number - 1)
-        if (self.last.number, self.last.hash) != (number, hash_):
+        number, hash_, of_state, of_course = found
+        last, state, course = self._entry(number), State.of_json(of_state), None
+        if last.hash != hash_:
             raise LedgerError(
                 f"{self.path}: entry {number} is not that of its snapshot"
             )
-        self.state = State.of_json(state)
         if self.policy is not None:
-            self.course = Course.of_json(course, self.controller(self.state.system))
+            course = Course.of_json(of_course, self.controller(state.system))
+        self.at = Standpoint(last, state, course)
 
-    def _first(self) -> Entry:
-        (first, *_) = self._some_entries(0)
-        return first
-
-    def _some_entries(self, after: int) -> list[Entry]:
-        for entry in self.tables.entries(after):
-            return [entry]
-        raise DataError(f"{self.path}: is damaged (entry {after + 1} is missing)")
+    def _entry(self, number: int) -> Entry:
+        entry = next(self.tables.entries(number - 1), None)
+        if entry is None or entry.number != number:
+            raise LedgerError(f"{self.path}: entry {number} is missing")
+        return entry
 
     def _begin_with(self, first: Entry) -> None:
         check_chain(self.path, None, first)
-        self.last, self.state = first, opened(first)
+        state, course = opened(first), None
         if self.policy is not None:
-            controller = self.controller(self.state.system)
-            self.course = Course(controller, controller.open())
+            controller = self.controller(state.system)
+            course = Course(controller, controller.open())
+        self.at = Standpoint(first, state, course)
 
     def catch_up(self) -> None:
         """Apply what other processes appended."""
         for entry in self.tables.entries(self.last.number):
             check_chain(self.path, self.last, entry)
+            _, state, course = self.at
             with named_in(self.path, entry):
-                change = apply(self.state, entry)
-                if self.course is not None:
-                    self.course = self.course.after(self.state, entry, change)
-            self.state, self.last = change.state, entry
+                change = apply(state, entry)
+                if course is not None:
+                    course = course.after(state, entry, change)
+            self.at = Standpoint(entry, change.state, course)
 
     @contextmanager
     def newest(self) -> Iterator[State]:
@@ -274,8 +305,8 @@ class Journal:
             change = apply(self.state, entry)
             course = self._course_after(entry, change, decided)
             self._keep(entry, change, course)
-        self.state, self.course, self.last = change.state, course, entry
-        state = self.state
+        state = change.state
+        self.at = Standpoint(entry, state, course)
         self.tables.write_anchor(state.begun, state.settled, state.amendments)
         return entry
 

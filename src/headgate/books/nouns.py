@@ -118,6 +118,8 @@ class OrderState(NamedTuple):
         Price of a sample.
     asked : int
         Samples that were ordered.
+    free : int
+        Samples of the order that are not paid for; they arrive first.
     delivered : int
         Samples that arrived, those that were rejected later included.
     cancelled : int
@@ -139,6 +141,7 @@ class OrderState(NamedTuple):
     at: str
     price: Decimal
     asked: int
+    free: int = 0
     delivered: int = 0
     cancelled: int = 0
     rejected: int = 0
@@ -156,7 +159,8 @@ class OrderState(NamedTuple):
         """Return the price of the samples that arrived and were not rejected, in whole
         units of `quantum`.
         """
-        return charged(self.price, self.delivered - self.rejected, quantum)
+        bought = self.delivered - self.rejected
+        return charged(self.price, max(bought - self.free, 0), quantum)
 
     def paid(self, quantum: Decimal) -> Decimal:
         """Return the charge with the adjustments."""
@@ -166,9 +170,8 @@ class OrderState(NamedTuple):
         """Return what the order costs more if all that is under way arrives."""
         if not self.under_way:
             return NOTHING
-        bought = self.delivered - self.rejected
-        most = charged(self.price, bought + self.under_way, quantum)
-        return total([most, -self.charged(quantum)])
+        all_of_it = self._replace(delivered=self.delivered + self.under_way)
+        return total([all_of_it.charged(quantum), -self.charged(quantum)])
 
     def to_row(self) -> list[Any]:
         """Return the order as JSON holds it."""

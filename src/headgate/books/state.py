@@ -555,10 +555,10 @@ def _begun(work: _Work, entry: Entry, body: dict[str, Any]) -> None:
             work.cancel(order)
     spent = state.spent + work.spent
     prices = [exact(price) for price in body["price"]]
-    for client, samples in body["orders"]:
+    for client, samples, free in body["orders"]:
         price = prices[client if len(prices) > 1 else 0]
-        order = OrderState(t, client, entry.at, price, samples, expires=body["expires"])
-        work.put(None, order)
+        order = OrderState(t, client, entry.at, price, samples, free)
+        work.put(None, order._replace(expires=body["expires"]))
     over = state.available(t, entry.at, body["overdraft"]) - work.reserved
     if body["orders"] and over < 0 and not body.get("recorded"):
         raise LedgerError(

@@ -136,7 +136,7 @@ def _line(
         price=order.price,
         asked=order.asked,
         delivered=order.delivered,
-        free=0,
+        free=min(order.free, order.delivered),
         charged=order.charged(quantum),
         adjusted=order.adjusted,
         paid=order.paid(quantum),

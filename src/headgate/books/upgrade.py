@@ -180,8 +180,6 @@ class History:
         if supply.present is not None:
             present = [m for m, there in enumerate(supply.present) if there]  # type: ignore[arg-type]
         orders = self.orders[row.round]
-        if any(order.free for order in orders):
-            raise DataError(f"{self.store.path}: has orders that are not paid for")
         body = {
             "price": row.price.tolist(),
             "supply": supply_table(supply),
@@ -189,7 +187,7 @@ class History:
             "expires": None,
             "overdraft": 0.0,
             "delay": 0,
-            "orders": sorted([order.client, order.ordered] for order in orders),
+            "orders": sorted(list(order[1:4]) for order in orders),
             "recorded": True,
         }
         t = row.round
@@ -238,16 +236,16 @@ class History:
         """Write the amendments and adjustments after a round, and who was lifted."""
         for each in self.amendments[t]:
             made: dict[str, Any] = {"after": t}
+            kind = "amended" if each.order is None else "adjusted"
             if each.order is None:
-                kind, asked = "amended", {"change": changed(each.change)}
+                made["change"] = changed(each.change)
             else:
-                amount = plainly(exact(each.change.adjust))
-                order = dict(zip(("round", "client"), each.order, strict=True))
-                kind, asked = "adjusted", {**order, "amount": amount}
+                made["round"], made["client"] = each.order
+                made["amount"] = plainly(exact(each.change.adjust))
                 made["known"] = journal.closed(journal.state, [each.order])
             journal.write(
                 kind,
-                {**asked, **made},
+                made,
                 request=requested(each.key),
                 by=each.by,
                 why=each.why,
