@@ -15,7 +15,7 @@ def books(folder, policy=None, offences=None, **given):
         if given
         else SYSTEM
     )
-    return Books(folder, system, policy or Headgate(), offences=offences)
+    return Books(folder, system, policy or Headgate(fill=8.0), offences=offences)
 
 
 def rows(folder):

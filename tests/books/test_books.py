@@ -30,7 +30,7 @@ def books(folder, **given):
     return Books(
         folder,
         System([8, 9, 10], **{"budget": 20.0, "horizon": 100, **given}),
-        Headgate(),
+        Headgate(fill=8.0),
     )
 
 
@@ -50,7 +50,7 @@ def test_everything_changes_and_ten_kills_later_ledger_clients_and_export_agree(
             else:
                 process.communicate(timeout=300)
                 assert process.returncode == 0
-    with Books(tmp_path, scenario.SYSTEM, Headgate()) as done:
+    with Books(tmp_path, scenario.SYSTEM, Headgate(fill=8.0)) as done:
         found, ledger, system = done.audit(), done.ledger, done.system
         assert ledger.t == scenario.ROUNDS
         assert system.clients == 6

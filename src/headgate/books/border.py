@@ -51,7 +51,7 @@ class Roll:
         if value not in self._numbers:
             known = "have numbers" if not self._numbers else "have other names"
             raise SettingError(
-                f"{name} = {shown(value)}: is no client; the clients {known}"
+                f"{name} = {shown(repr(value))}: is no client; the clients {known}"
             )
         return self._numbers[value]
 
