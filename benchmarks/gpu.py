@@ -45,9 +45,9 @@ from headgate.learning.models import MODEL, ResNet9
 from headgate.learning.networks import build_model, initial_parameters
 from headgate.simulation.executors import Executor, RaggedBatch, choose
 from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import Task
 from headgate.simulation.nets import Evaluator
+from headgate_kernels.streams import CudaStreams
 
 CLIENTS, CLASSES, DEVICE = 10, 10, torch.device("cuda")
 SHAPES = {"resnet9": (3, 32, 32), "lenet": (1, 28, 28)}

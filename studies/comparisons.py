@@ -11,7 +11,7 @@ from headgate.analysis.comparison import rows as compared_rows
 from headgate.analysis.formatting import DASH, listed, plus_minus, prices_text
 from headgate.analysis.intervals import Difference
 from headgate.analysis.pages import facts_of, write
-from headgate.analysis.runs import read_finished
+from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.savings import Row, paired
 from headgate.errors import DataError
 from headgate.experiment import Experiment
@@ -82,6 +82,19 @@ def not_run(names: Sequence[str], folder: Path, quick: bool) -> list[str]:
     would be mixed.
     """
     return [name for name in names if not of_one_sort(folder / f"{name}.json", quick)]
+
+
+def read_finished(paths: Sequence[Path]) -> list[Runs]:
+    """Return the runs of run folders; raise DataError if a run is not finished."""
+    found = read_runs([RunFolder.open(path) for path in paths])
+    for one in found:
+        if not one.finished:
+            where = f"metrics of policy {one.policy}"
+            raise DataError(
+                f"{one.folder}: {where}: not one row for each of {len(one.seeds)} seeds"
+                f" and {one.rounds} rounds"
+            )
+    return found
 
 
 def keep_rows(

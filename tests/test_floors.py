@@ -6,9 +6,11 @@ from pathlib import Path
 
 import headgate
 
-SOURCE = Path(headgate.__file__).parent
+SOURCE = Path(headgate.__file__).parents[1]
 FACE = "headgate"
 """the package's face, `headgate/__init__.py`"""
+KERNELS = "headgate_kernels"
+"""the package of executors that are loaded by name"""
 FLOORS = (
     ("escaping", "version"),
     ("errors", "progress"),
@@ -23,7 +25,7 @@ FLOORS = (
     ("simulation", "flower", "nvflare"),
     ("api", "web"),
     ("cli",),
-    ("kernels", FACE),
+    (KERNELS, FACE),
 )
 """the rooms from the ground up: a room imports rooms of lower floors alone, so rooms of
 one floor never import each other, and nobody imports those of the last
@@ -33,7 +35,7 @@ FLOOR = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
 
 def module_name(path):
     """Return the name with which a file is imported."""
-    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    parts = path.relative_to(SOURCE).with_suffix("").parts
     return ".".join(parts).removesuffix(".__init__")
 
 
@@ -56,7 +58,7 @@ def imported(path):
 
 
 def modules_of(names):
-    """Yield the modules of headgate that hold the names."""
+    """Yield our modules that hold the names."""
     for name in names:
         if name in MODULES:
             yield name
@@ -65,8 +67,11 @@ def modules_of(names):
 
 
 def room(module):
-    """Return the folder or file of headgate that a module belongs to."""
-    return module.split(".")[1] if "." in module else FACE
+    """Return the folder or file of headgate that a module belongs to, or the package
+    beside it.
+    """
+    package, *inside = module.split(".")
+    return inside[0] if package == FACE and inside else package
 
 
 IMPORTS = {name: set(modules_of(imported(path))) for name, path in MODULES.items()}

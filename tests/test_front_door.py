@@ -176,7 +176,11 @@ def test_policies_are_compared_at_equal_spend(tmp_path):
     assert spends["headgate"] <= 20.0
     assert "at 20.0 a round" in repr(found)
     assert {one.policy for one in found.saved_against()} == {"headgate", "mine"}
-    assert found.money_for(0.01).keys() == {"headgate", "constant", "mine"}
+    assert {one.policy for one in found.money_for(0.01)} == {
+        "headgate",
+        "constant",
+        "mine",
+    }
     with pytest.raises(SettingError, match="rival = nobody: was not compared"):
         found.saved_against("nobody")
     for budgets, why in (

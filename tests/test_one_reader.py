@@ -22,7 +22,7 @@ from headgate.analysis.curves import policy_curves
 from headgate.analysis.formatting import percent
 from headgate.analysis.limits import conclusion
 from headgate.analysis.report import write_report
-from headgate.analysis.runs import read_finished, read_runs
+from headgate.analysis.runs import read_runs
 from headgate.analysis.summary import TEXTS, columns, summarise
 from headgate.records.reader import RunFolder, scan_runs
 from headgate.web.api import Json
@@ -211,7 +211,9 @@ def test_the_comparison_says_what_the_reader_says(made, name):
     """From any working folder: nothing is imported that the settings name."""
     folder = path_of(made[0], name)
     for row, own in zip(
-        compared_rows(read_finished([folder])), by_reader(folder), strict=True
+        compared_rows(read_runs([RunFolder.open(folder)])),
+        by_reader(folder),
+        strict=True,
     ):
         assert row["policy"] == own["policy"]
         assert row["seeds"] + row["diverged"] == own["runs"]

@@ -1,7 +1,8 @@
 """Count how much code there is to read, and how dense its lines are.
 
     python tools/density.py
-        prints tokens, lines with code and tokens a line for each room of src/headgate
+        prints tokens, lines with code and tokens a line for each room of src/headgate,
+        for all of them, and for src/headgate_kernels
     python tools/density.py FOLDER ...
         prints the same for other folders
     python tools/density.py --table
@@ -19,11 +20,13 @@ from pathlib import Path
 from typing import NamedTuple
 
 SOURCE = Path(__file__).parent.parent / "src" / "headgate"
+KERNELS = SOURCE.with_name("headgate_kernels")
+"""the package of executors that headgate loads by name"""
 COUNTED = (tokenize.NAME, tokenize.OP, tokenize.NUMBER, tokenize.STRING)
 TOP = "top"
 """the room of the modules that lie beside the rooms"""
 AIR = 1.1
-WIDTH = 100
+WIDTH = 88
 
 
 class Size(NamedTuple):
@@ -90,6 +93,11 @@ def rooms(source: Path = SOURCE) -> dict[str, Size]:
     return found
 
 
+def show(name: str, size: Size) -> None:
+    """Print a line of the table."""
+    print(f"{name:16} {size.tokens:8,} {size.code_lines:7,} {size.density:6.2f}")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -101,23 +109,17 @@ def main() -> None:
         found = {str(each): total(each.rglob("*.py")) for each in words.folders}
     else:
         found = rooms()
+    if words.table:
+        for name, size in sorted(found.items()):
+            most = f"{round(size.tokens * AIR, -2):_.0f}"
+            print(f'    "{name}": {most},')
+        return
+
     for name, size in sorted(found.items()):
-        if words.table:
-            print(
-                f'    "{name}": {round(size.tokens * AIR, -2):,.0f},'.replace(
-                    ",", "_", 1
-                )
-            )
-        else:
-            print(
-                f"{name:16} {size.tokens:8,} {size.code_lines:7,} {size.density:6.2f}"
-            )
-    everything = Size(*map(sum, zip(*found.values(), strict=True)))
-    if not words.table:
-        print(
-            f"{'all':16} {everything.tokens:8,} {everything.code_lines:7,}"
-            f" {everything.density:6.2f}"
-        )
+        show(name, size)
+    show("all", Size(*map(sum, zip(*found.values(), strict=True))))
+    if not words.folders:
+        show(KERNELS.name, total(KERNELS.rglob("*.py")))
 
 
 if __name__ == "__main__":

@@ -69,7 +69,7 @@ def called() -> set[str]:
     """Names that code under src uses beyond defining and importing them."""
     found = set()
     for path in [
-        *(ROOT / "src" / "headgate").rglob("*.py"),
+        *(ROOT / "src").rglob("*.py"),
         *(ROOT / "studies").rglob("*.py"),
     ]:
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):

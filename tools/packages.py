@@ -63,6 +63,9 @@ EXTRAS = {
     "nvflare": (),
     "web": (),
     "hub": (),
+    "figures": (
+        ["compare", "digits", "--figure", "x.pdf", *SHORT[:4], "--out", "compared"],
+    ),
     "track": (["run", "digits", "--track", "tensorboard,mlflow", *SHORT, "tracked"],),
 }
 """what else each extra has to do; gpu wants a GPU, docs and dev are for a checkout"""

@@ -1,20 +1,23 @@
-"""Writes the numbers of README.md, docs/start/which-policy.md, paper/paper.md and two
-tables of paper/note.md, and draws docs/figures/front.svg, from studies/results.
+"""Writes the numbers of README.md and what `make run` prints there, the numbers of
+docs/start/which-policy.md, paper/paper.md and two tables of paper/note.md, and draws
+docs/figures/front.svg, from studies/results.
 
 python -m tools.readme
 """
 
 import re
+import subprocess
+import sys
+import tempfile
 from pathlib import Path
-from textwrap import fill
 
-from headgate.analysis.formatting import interval, percent
+from headgate.analysis.formatting import interval
 from headgate.analysis.intervals import Estimate
-from headgate.analysis.savings import amount, chosen_budget, needed, savings
+from headgate.analysis.savings import chosen_budget, savings
 from studies.comparisons import at, rows_in, rows_of, title
 from studies.figures import draw_comparison as draw
 from studies.pages import read_numbers, table
-from studies.savings import RIVALS, SAVINGS, PricedModel, places, share
+from studies.savings import SAVINGS, PricedModel, places
 
 ROOT = Path(__file__).parent.parent
 RESULTS, PICTURE = (
@@ -41,8 +44,15 @@ NOTED = {
     ],
 }
 """page of docs/studies: the columns that paper/note.md has of its first table"""
-MADE_UP = ("uniform", "constant")
-"""of the prices that nobody asked, those in the table of README"""
+MODELS = ("logistic", "lenet", "cifar10", "imagenette")
+PRICES = {
+    "uniform from 1 to 10": "jump between 1 and 10",
+    "labelling tariff of 2025": "labelling tariff, a quarter at night",
+    "electricity": "electricity by the hour",
+    "crude oil": "crude oil by the day",
+    "never move": "never change",
+}
+"""how prices are called in the studies, and in README"""
 
 
 def closed(name: str) -> Estimate:
@@ -56,51 +66,47 @@ def all_places() -> list[PricedModel]:
 
 
 def front_table(found: list[PricedModel]) -> str:
+    """What headgate needs of constant's money: a row for each kind of price."""
+    models = [title(f"savings-{name}") for name in MODELS]
     lines = []
-    for place in found:
-        first = place.beside["constant"]
-        reached = (
-            f"{percent(first.accuracy, 1)} for {amount(first.unit, first.rival_money)}"
-        )
-        lines.append(
-            [
-                place.called,
-                title(place.study),
-                reached,
-                *(share(place.beside[each]) for each in RIVALS),
-            ]
-        )
-    return table(
-        [
-            "prices",
-            "data and model",
-            "constant",
-            *(f"of {rival}'s money" for rival in RIVALS),
-        ],
-        lines,
-    )
+    for begins, called in PRICES.items():
+        shares = {
+            title(place.study): share_of_constant(place)
+            for place in found
+            if place.called.startswith(begins)
+        }
+        lines.append([called, *(shares.get(model, "not run") for model in models)])
+    return table(["prices", *models], lines)
 
 
-def front_sentence(found: list[PricedModel]) -> str:
-    """What headgate needs where prices jump: the four models under the paper's
-    prices.
-    """
+def share_of_constant(place: PricedModel) -> str:
+    """The share, if its whole interval is a saving."""
+    share = place.beside["constant"].share
+    if share is None or share.high is None or share.high >= 1:
+        return "no saving shown"
+    return interval(share.scaled(100), 0)
+
+
+def front_line(found: list[PricedModel]) -> str:
+    """What headgate needs where prices jump, for the four models."""
     paper = [place for place in found if place.prices.startswith("uniform")]
-    first, *said = [
-        (
-            needed(place.beside["constant"])[1],
-            f"with {title(place.study).replace(', ', ' and ')}",
-        )
-        for place in paper
-    ]
-    shares = [f"{first[0]} of the money {first[1]}", *(" ".join(each) for each in said)]
-    text = (
-        "**Under the paper's prices, which jump between 1 and 10, it reaches the"
-        f" accuracy of constant admission for {', '.join(shares[:-1])} and"
-        f" {shares[-1]}** (last tenth of the rounds, 95 % intervals over seeds that"
-        " nobody had looked at; everybody held to the same limits)."
-    )
-    return fill(text, 118, break_long_words=False, break_on_hyphens=False)
+    shares = [place.beside["constant"].share for place in paper]
+    percents = sorted(round(100 * share.mean) for share in shares if share is not None)
+    return f"for {percents[0]} to {percents[-1]} % of the money"
+
+
+def printed() -> str:
+    """What `make run` prints before the path of the report."""
+    with tempfile.TemporaryDirectory() as folder:
+        told = subprocess.run(
+            [sys.executable, "-m", "headgate", "compare", "digits", "--quiet"],
+            cwd=folder,
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+    lines = told.partition("\nlast: ")[0].splitlines()
+    return "\n".join(line.rstrip() for line in lines if line.strip())
 
 
 def with_closed(text: str, between: str) -> str:
@@ -141,11 +147,12 @@ def renewed() -> dict[Path, str]:
     readme, which = ROOT / "README.md", ROOT / "docs" / "start" / "which-policy.md"
     draft, note = ROOT / "paper" / "paper.md", ROOT / "paper" / "note.md"
     pages = {path: path.read_text("utf-8") for path in (readme, which, draft, note)}
-    found = [place for place in all_places() if _asked(place)]
+    found = all_places()
+    text = re.sub(r"for \d+ to \d+ % of the money", front_line(found), pages[readme])
     text = re.sub(
-        r"\*\*Under the paper's prices.*?limits\)\.",
-        lambda _: front_sentence(found),
-        pages[readme],
+        r"```text\n.*?```",
+        lambda _: f"```text\n{printed()}\n```",
+        text,
         flags=re.DOTALL,
     )
     pages[readme] = re.sub(
@@ -161,13 +168,6 @@ def renewed() -> dict[Path, str]:
         with_closed(pages[draft], "to"),
     )
     return pages
-
-
-def _asked(place: PricedModel) -> bool:
-    return place.study not in (
-        "savings-logistic",
-        "savings-lenet",
-    ) or place.prices.startswith(MADE_UP)
 
 
 def draw_front(path: Path = PICTURE) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[1] / "src" / "headgate"
+ROOT = Path(__file__).resolve().parents[1] / "src"
 RUN = [
     "run",
     "digits",

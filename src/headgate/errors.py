@@ -1,6 +1,11 @@
 """The errors that headgate raises. Every message names the setting and the value."""
 
-from headgate.escaping import shown
+import os
+import traceback
+
+from headgate.escaping import one_line, printable, shown
+
+PACKAGE = os.path.join(os.path.dirname(__file__), "")
 
 
 class HeadgateError(Exception):
@@ -9,6 +14,16 @@ class HeadgateError(Exception):
     """
 
     exit_code = 1
+
+    def _render_traceback_(self) -> list[str]:
+        """Return what a notebook shows: the line of the user, and the message."""
+        calls = traceback.extract_tb(self.__traceback__)
+        outside = [call for call in calls if not call.filename.startswith(PACKAGE)]
+        message = f"{type(self).__name__}: {one_line(self)}"
+        if not outside:
+            return [message]
+        last = outside[-1]
+        return [f"line {last.lineno}: {printable(last.line or '')}", message]
 
 
 class SettingError(HeadgateError):

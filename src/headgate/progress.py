@@ -47,7 +47,10 @@ def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
 
 
 class LinesOfProgress(Progress):
-    """Progress as plain lines of text, for files and pipes."""
+    """Progress as plain lines of text, for files and pipes.
+
+    In a notebook each line replaces the one before.
+    """
 
     def __init__(self, unit: str, console: Console) -> None:
         super().__init__(
@@ -55,6 +58,7 @@ class LinesOfProgress(Progress):
             disable=True,
         )
         self.unit, self._next = unit, time.monotonic() + FIRST
+        self._end = "\r" if console.is_jupyter else "\n"
 
     def update(self, task_id: TaskID, **what: Any) -> None:
         super().update(task_id, **what)
@@ -71,6 +75,7 @@ class LinesOfProgress(Progress):
         print(
             f"{task.description}: {text}",
             file=sys.stderr,
+            end=self._end,
             flush=True,
         )
 

@@ -62,9 +62,9 @@ def read_text(path: Path, most: int = RECIPE) -> str:
         raise DataError(f"{path}: is damaged, it is not UTF-8 text") from None
 
 
-def read_toml(path: Path, most: int = RECIPE) -> dict[str, Any]:
+def read_toml(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file of settings, in which infinity is allowed."""
-    return parse_toml(read_text(path, most), str(path))
+    return parse_toml(read_text(path), str(path))
 
 
 def parse_toml(text: str, name: str) -> dict[str, Any]:

@@ -19,8 +19,8 @@ from headgate.analysis.curves import COLOURS
 from headgate.analysis.formatting import DASH, interval, percent, plus_minus
 from headgate.analysis.intervals import Estimate, student
 from headgate.analysis.pages import UNRECORDED, facts_of, this_code, write
-from headgate.analysis.runs import read_finished
 from headgate.records.reader import RunFolder
+from studies.comparisons import read_finished
 from studies.figures import STYLE, save_figure
 from studies.pages import (
     SAID,

@@ -26,7 +26,6 @@ from numpy.typing import NDArray
 
 from headgate.analysis.formatting import plus_minus
 from headgate.analysis.intervals import student
-from headgate.analysis.runs import read_finished
 from headgate.control import AdmissionPolicy, System
 from headgate.control.policies import Clairvoyant, Headgate
 from headgate.control.policies.budgeted import headgate as limits
@@ -37,6 +36,7 @@ from headgate.experiment import sweep_points
 from headgate.simulation.schedule import perform
 from headgate.theory.bound import BoundConstants
 from studies import recipe
+from studies.comparisons import read_finished
 from studies.zoo.age import Age
 from studies.zoo.prices import Integer
 

@@ -10,9 +10,10 @@ from typer.testing import CliRunner
 
 import headgate
 from headgate.analysis.report import Comparison
-from headgate.analysis.runs import read_finished
+from headgate.analysis.runs import read_runs
 from headgate.cli.commands import app
 from headgate.errors import DataError, Interrupted, SettingError
+from headgate.records.reader import RunFolder
 from headgate.records.tables import points_of
 
 from .run_folders import Page
@@ -59,7 +60,7 @@ def test_the_page_says_what_the_runs_say(compared):
         for policy in ("oracle", "constant", "headgate", "dpp")
     ]
     for run in points_of(folder):
-        for one in read_finished([run]):
+        for one in read_runs([RunFolder.open(run)]):
             row = next(
                 row
                 for row in rows
@@ -176,8 +177,9 @@ def test_the_points_of_a_sweep_are_compared_each_under_its_own_prices(tmp_path):
     output = call(
         str(tmp_path / "priced.toml"), *words, "--out", str(tmp_path / "out")
     ).output
-    assert "at $ 46.0 a round, brent, scale 0.1" in output
-    assert "at 46.0 a round, constant, value 5.5" in output
+    first, second = output.split("10 clients; price of a sample: ")[1:]
+    assert first.startswith("brent, scale 0.1\n\nat $ 46.0 a round")
+    assert second.startswith("constant, value 5.5\n\nat 46.0 a round")
     rows = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))["rows"]
     assert [row["unit"] for row in rows] == ["$"] * 3 + [""] * 3
     assert {row["price_paid"] for row in rows[3:]} == {5.5}

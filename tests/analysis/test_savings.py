@@ -3,6 +3,7 @@ there is none.
 """
 
 import math
+import re
 
 import numpy as np
 import pytest
@@ -184,7 +185,7 @@ def test_references_and_single_budgets_need_nothing():
     ]
     assert {one.policy for one in savings(rows)} == {"ours"}
     assert savings(rows, "nobody") == []
-    assert money_for(rows, 0.8).keys() == {"constant", "ours"}
+    assert {one.policy for one in money_for(rows, 0.8)} == {"constant", "ours"}
     assert savings([row for row in rows if row["budget"] == 20.0]) == []
 
 
@@ -230,6 +231,15 @@ def test_the_sentence_and_at_which_budget_it_is_said():
     said = sentence(chosen_budget(savings(worlds(noise=0.0)), 20.0))
     assert said.startswith("constant admission reaches 81.")
     assert said.endswith("% for 20.0 a round; ours needs 10.0, 50 (50 … 50) % of it.")
+    ours = [
+        {**row, "policy": "headgate" if row["policy"] == "ours" else row["policy"]}
+        for row in worlds(noise=0.0)
+    ]
+    assert re.fullmatch(
+        r"headgate reaches the accuracy of constant admission for 50 \(50 … 50\) % of"
+        r" the money: 10\.0 a round in place of 20\.0, for 81\.\d %\.",
+        sentence(chosen_budget(savings(ours), 20.0)),
+    )
     assert (sentence([]), amount("$", 1234.5), amount("", 0.0)) == ("", "$ 1,234", "0")
     found = savings(worlds(noise=0.0))
     assert chosen_budget(found, 40.0)[0].budget == 40.0

@@ -34,6 +34,19 @@ def after(controller, prices, ledger=None):
     return last
 
 
+def by_client(experiment, name):
+    """What each client admits and holds in every round, (R, T, M), and what each run
+    has spent after every round, (R, T).
+    """
+    seeds, policy = experiment.seeds, experiment.policies[name]
+    controller = Controller(experiment.system, policy, len(seeds), seeds)
+    path = experiment.prices.path(seeds, 1, experiment.rounds + 1)
+    rounds = list(goes_on(controller, np.moveaxis(path, 1, 0)))
+    admitted = np.stack([orders.admitted for orders, _ in rounds], axis=1)
+    held = np.stack([ledger.occupancy for _, ledger in rounds], axis=1)
+    return admitted, held, np.stack([ledger.spent for _, ledger in rounds], axis=1)
+
+
 def played(system, policy, prices, runs=1):
     return goes_on(Controller(system, policy, runs), prices)
 

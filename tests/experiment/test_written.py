@@ -13,12 +13,13 @@ from hypothesis import strategies as st
 
 from headgate.control.policies import KINDS as POLICIES
 from headgate.control.prices import KINDS as PRICES
-from headgate.control.rehearse import rehearse
 from headgate.control.retention import KINDS as RULES
 from headgate.experiment import build, load, recipe_names, recipe_text
 from headgate.learning.partition import PARTITION
 from headgate.learning.server import SERVER
 from headgate.learning.streams import STREAM
+
+from ..control.playing import by_client
 
 ROOT = Path(__file__).parents[2]
 
@@ -243,18 +244,6 @@ def test_the_recipes_below_have_every_kind_there_is():
     assert SERVERS.keys() == SERVER.kinds.keys()
 
 
-def orders(experiment, name):
-    played = rehearse(
-        experiment.system,
-        experiment.policies[name],
-        experiment.prices,
-        experiment.seeds,
-        ROUNDS,
-        by_client=True,
-    )
-    return played.admitted_by_client, played.held_by_client, played.spend
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("beside")
@@ -273,7 +262,7 @@ def test_read_back_it_is_the_same_experiment(folder: Path, recipe):
     assert other.tables() == one.tables()
     assert tomli_w.dumps(other.tables()) == text
     for name in one.policies:
-        for mine, its in zip(orders(one, name), orders(other, name), strict=True):
+        for mine, its in zip(by_client(one, name), by_client(other, name), strict=True):
             assert np.array_equal(mine, its), name
 
 

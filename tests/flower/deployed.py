@@ -116,6 +116,9 @@ if any(word.endswith("flower-supernode") for word in sys.orig_argv):
     for module in (flwr.supercore.heartbeat, flwr.supernode.fleet_http_connection):
         assert module.HEARTBEAT_DEFAULT_INTERVAL == 30
         module.HEARTBEAT_DEFAULT_INTERVAL = 4
+    # the pause between two signs is the interval without this; with Flower's five
+    # seconds there would be none
+    flwr.supercore.heartbeat.HEARTBEAT_CALL_TIMEOUT = 1
 if any(word.endswith("flower-superlink") for word in sys.orig_argv):
     import flwr.superlink.servicer.fleet.fleet_handlers as handlers
 

@@ -1,7 +1,9 @@
 """A client's memory: what it admits, drops, counts and tells."""
 
+import sqlite3
 from contextlib import closing
 
+import numpy as np
 import pytest
 
 from headgate.books.messages import Order
@@ -155,3 +157,25 @@ def test_a_client_knows_its_own_rules_and_imports_nothing_that_an_order_names(tm
         store.admit(order, ENDLESS)
         store.admit(an_order(2, 5, 9, rule=name, settings=order.settings), ENDLESS)
         assert store.positions("e") == [0, 1, 2]
+
+
+def test_a_label_that_no_store_writes_is_refused_and_stays_where_it_is(tmp_path):
+    """As SQLite keeps a number of numpy in a table that is not STRICT: its bytes."""
+    path, label = tmp_path / "client-00000.sqlite", np.int64(3).tobytes()
+    BufferStore(path, 0).close()
+    loose = (
+        "UPDATE sqlite_master SET sql = replace(replace(sql, ' STRICT', ''),"
+        " 'CHECK (typeof(label) IN (''integer'', ''real'', ''text'', ''null''))', '')"
+    )
+    for statements in (
+        [("PRAGMA writable_schema = ON", ()), (loose, ())],
+        [("INSERT INTO samples VALUES ('e', 0, 'k', x'00', ?, 1)", (label,))],
+    ):
+        with closing(sqlite3.connect(path)) as file, file:
+            for statement, values in statements:
+                file.execute(statement, values)
+
+    with pytest.raises(DataError, match="nothing was written: the row of samples"):
+        BufferStore(path, 0)
+    with closing(sqlite3.connect(path)) as file:
+        assert file.execute("SELECT label FROM samples").fetchall() == [(label,)]

@@ -149,23 +149,6 @@ def test_only_what_a_start_writes_is_taken_for_its_remains(tmp_path):
     assert not never_begun(folder)
 
 
-def test_a_run_that_was_begun_in_shards_is_refused_unless_it_is_finished(tmp_path):
-    folder = tmp_path / "run"
-    begun = in_chunks(folder)
-    for chunk in begun.chunks:
-        write(chunk, 3).checkpoint(3, {}, {})
-    for number in range(2):
-        shard = folder / "shards" / f"00{number}"
-        shard.mkdir(parents=True)
-        shutil.copy(folder / "state.json", shard)
-    for way in (RunFolder.open, lambda path: OwnedRun.take_up(path, None, "auto", ())):
-        with pytest.raises(DataError, match="was begun in shards, by an earlier"):
-            way(folder)
-    begun.finish()
-    assert RunFolder.open(folder).metrics().height == 12
-    assert RunFolder.open(folder).computing_s == 0
-
-
 @settings(max_examples=20)  # of at most six parts of at most four rounds
 @given(st.lists(st.integers(1, 4), min_size=1, max_size=6))
 def test_every_round_of_another_process_is_seen_once(tmp_path_factory, pieces):

@@ -53,7 +53,6 @@ def test_a_run_is_not_resumed_through_a_link(tmp_path, victim, name, link):
 WITHIN = [
     "checkpoints",
     "metrics",
-    "shards",
     "clients",
     "checkpoints/c000-00000003",
 ]

@@ -14,6 +14,8 @@ from headgate.records.tables import read_sealed
 from headgate.records.writer import RunWriter, create, write_tables
 from headgate.writing import replace_file
 
+from ..control.playing import by_client
+
 ZOO = {"released": {"kind": "studies.zoo.released:Released"}}
 """policies that are no kinds of the package's"""
 
@@ -64,22 +66,21 @@ class MadeUp:
         }
         given = self.experiment
         self.rehearsed = {
-            name: rehearse(
-                given.system, policy, given.prices, self.seeds, rounds, by_client=True
-            )
+            name: rehearse(given.system, policy, given.prices, self.seeds, rounds)
             for name, policy in given.policies.items()
         }
+        self.clients = {name: by_client(given, name) for name in given.policies}
         self.reached = dict.fromkeys(self.rehearsed, 0)
 
     def held(self, name):
         """Of each run and client after the rounds played so far."""
-        return self.rehearsed[name].held_by_client[:, self.reached[name] - 1]
+        _, held, _ = self.clients[name]
+        return held[:, self.reached[name] - 1]
 
     def admitted(self, name):
         """In the rounds played so far, likewise."""
-        return (
-            self.rehearsed[name].admitted_by_client[:, : self.reached[name]].sum(axis=1)
-        )
+        admitted, *_ = self.clients[name]
+        return admitted[:, : self.reached[name]].sum(axis=1)
 
     def play(self, rounds=1, policies=None):
         """These policies alone, where a run is in parts."""
@@ -126,11 +127,9 @@ class MadeUp:
             learnt = learnt if judged else dict.fromkeys(learnt)
             known = {key: values[r, t].item() for key, values in columns.items()}
             rows.append({**who, **learnt, "train_loss": math.exp(-after / 7), **known})
-            by_client = {
-                "admitted": one.admitted_by_client[r, t].tolist(),
-                "held": one.held_by_client[r, t].tolist(),
-            }
-            clients.append({**who, **by_client, "paid": None})
+            admitted, held, _ = (values[r, t].tolist() for values in self.clients[name])
+            row = {"admitted": admitted, "held": held, "paid": None}
+            clients.append({**who, **row})
         return rows, clients
 
     def say(self, state, diverged=(), **more):

@@ -260,8 +260,8 @@ def test_runs_at_several_budgets_begin_with_the_money_for_the_same_accuracy(budg
     said = needs(budgets, "at-10 at-20 at-40")
     assert said == sentence(chosen_budget(savings(rows(found), "constant", "last")))
     assert re.fullmatch(
-        r"constant admission reaches \S+ % for \S+ a round; headgate (needs|reaches)"
-        r" .+\.",
+        r"headgate reaches the accuracy of constant admission for .+ % of the money:"
+        r" \S+ a round in place of \S+, for \S+ %\.",
         said,
     )
     with Served(budgets) as served:

@@ -3,7 +3,9 @@
 import json
 import sys
 import tomllib
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from headgate.analysis.formatting import jsonable
@@ -16,6 +18,9 @@ from headgate.theory.comparison import oracle_bound
 from headgate.web import planning
 from headgate.web.api import Json
 from headgate.web.planning import PlanRequest, choices
+from headgate.web.runs import Library, UnknownRun
+
+from .folders import MadeUp, sweep
 
 SYSTEM = {"buffers": [4, 6, 5], "budget": 20.0}
 PRICES = {"kind": "uniform", "low": 1, "high": 10}
@@ -24,8 +29,8 @@ ASKED = {"system": SYSTEM, "prices": PRICES, "run": RUN}
 TRACE = {"kind": "trace", "prices": [1.25, 3, 7.5, 0.1], "at_end": "repeat"}
 
 
-def made(**asked):
-    return planning.answer(checked(PlanRequest, asked, "plan"))
+def made(runs_in=Path("no-runs"), **asked):
+    return planning.answer(checked(PlanRequest, asked, "plan"), Library(runs_in))
 
 
 def of(policy="headgate", **settings):
@@ -196,7 +201,8 @@ def test_what_has_no_meaning_or_no_end_is_refused(more, says):
 
 
 def test_recipes_to_start_from_can_be_planned():
-    told = json.loads(Json(choices()).body)
+    told = json.loads(Json(choices(Library(Path("no-runs")))).body)
+    assert told["finished"] == []
     assert {"mnist", "digits"} <= {recipe["name"] for recipe in told["recipes"]}
     assert "million" not in {recipe["name"] for recipe in told["recipes"]}
     for recipe in told["recipes"]:
@@ -205,6 +211,144 @@ def test_recipes_to_start_from_can_be_planned():
         assert (planned["policy"], planned["warning"]) == ("headgate", "")
     assert next(iter(told["policies"])) == "headgate"
     assert {"K", "gamma", "phi"} <= set(told["policies"]["acdpp"])
+
+
+# money first: in all, labels, and what they would cost bought evenly
+
+
+def test_money_and_labels_are_those_of_the_rehearsals_beside_buying_evenly():
+    system = {**SYSTEM, "currency": "€"}
+    told = answer(system=system)
+    assert (told["unit"], told["total"]) == ("€", 20.0 * 40)
+    e = build("again", tomllib.loads(told["toml"]))
+    even = {"kind": "below", "quantile": 1.0}
+    evenly = build(
+        "even",
+        {
+            **e.tables(),
+            "policies": {"even": even},
+            "run": {**RUN, "policies": ["even"]},
+        },
+    )
+    bought = {}
+    for key, one, name in (("bought", e, "headgate"), ("evenly", evenly, "even")):
+        result = rehearse(one.system, one.policies[name], one.prices, one.seeds, 40)
+        spent, labels = result.spend.sum(axis=1), result.admitted.sum(axis=1)
+        bought[key] = spent, labels
+        for values, field in ((spent, "spent"), (labels, "labels")):
+            expected = {
+                "mean": values.mean(),
+                "low": values.min(),
+                "high": values.max(),
+            }
+            assert told[key][field] == pytest.approx({**expected, "runs": 3})
+        assert told[key]["each"]["mean"] == pytest.approx(spent.sum() / labels.sum())
+        assert told[key]["dearest"]["high"] == pytest.approx(result.spend.max())
+    ours, theirs = (spent / labels for spent, labels in bought.values())
+    saved = 1 - told["bought"]["each"]["mean"] / told["evenly"]["each"]["mean"]
+    ends = [saved, *np.quantile(1 - ours / theirs, [0, 1])]
+    assert [told["saved"][key] for key in ("mean", "low", "high")] == pytest.approx(
+        ends
+    )
+    series = told["curves"]["series"]
+    assert series["bought"]["mean"][-1] == pytest.approx(
+        told["bought"]["labels"]["mean"]
+    )
+    assert series["even_spent"]["mean"][-1] == pytest.approx(
+        told["evenly"]["spent"]["mean"]
+    )
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "date,price\n2026-01-01,1.25\n2026-01-02,3\n2026-01-03,7.5\n2026-01-04,0.1\n",
+        "1.25\r\n3\r\n7.5\r\n0.1\r\n",
+        "day\tprice\n1\t1.25\n2\t3\n3\t7.5\n4\t0.1",
+        "eur per label\n1.25\n3\n7.5\n0.1",
+        "cost,price of a label\n9,1.25\n9,3\n9,7.5\n9,0.1",
+    ],
+)
+def test_a_price_list_is_read_as_a_trace(text):
+    column = "price of a label" if "of a" in text else None
+    prices = {"kind": "trace", "text": text, "column": column, "at_end": "repeat"}
+    told = answer(prices=prices)
+    assert tomllib.loads(told["toml"])["prices"] == TRACE
+    assert told["spend"] == answer(prices=TRACE)["spend"]
+    assert told["bought"]["spent"]["low"] == told["bought"]["spent"]["high"]
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("price\n1\nx\n", 'prices.csv: "x" in row 2 of column "price" is not a number'),
+        ("a,b\n1,2\n", 'prices.csv: no column "price"; its header names "a", "b"'),
+        ("1\n-2\n", "prices: price -2.0 in row 2"),
+        ("1\n2\n", "prices: ends after 2 rounds, round 40 was asked for"),
+        ("", "prices.csv: cannot be read as csv"),
+        ("1\n" * 5001, "prices.prices: 5001 entries; at most 5,000"),
+        ("1\n" * 100_001, "prices.csv: must be text of at most 200,000 characters"),
+        ([1.0], 'prices.csv: no column "price"; its header names "[1.0]"'),
+    ],
+)
+def test_a_price_list_that_cannot_be_used_is_refused_by_row(text, says):
+    with pytest.raises(HeadgateError) as refused:
+        made(**{**ASKED, "prices": {"kind": "trace", "text": text}})
+    assert says in str(refused.value)
+
+
+# the accuracy of finished runs, for the money of the plan
+
+
+@pytest.fixture(scope="module")
+def learnt(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("learnt")
+    budgets = [f"system.budget={budget}" for budget in (10.0, 40.0)]
+    for label in budgets:
+        system = {**SYSTEM, "budget": float(label.partition("=")[2])}
+        MadeUp(
+            folder / "money" / label, ("headgate", "constant"), rounds=40, system=system
+        ).finish()
+    (folder / "money" / "sweep.json").write_text(json.dumps({"points": budgets}))
+    sweep(folder / "rates", rounds=4)[0].finish()
+    return folder
+
+
+def test_a_plan_starts_from_finished_runs_that_differ_only_in_money(learnt):
+    starts = {each.name: each for each in choices(Library(learnt)).finished}
+    assert starts.keys() == {"money", "rates"}
+    start = starts["money"]
+    assert start.budgets == (10.0, 40.0)
+    assert start.runs == ("money~system.budget=10.0", "money~system.budget=40.0")
+    assert start.system == {**SYSTEM, "clients": 3, "budget": 40.0}
+
+
+def test_the_accuracy_is_that_of_runs_with_the_same_prices_clients_and_rounds(learnt):
+    runs = ["money~system.budget=10.0", "money~system.budget=40.0"]
+    told = made(learnt, **ASKED, runs=runs)
+    assert told.accuracy.differs == []
+    known = told.accuracy.policies["headgate"]
+    ends = [made(learnt, **ASKED, runs=[run]).accuracy.policies for run in runs]
+    assert [each["headgate"] for each in ends] == [None, None]
+    at_ends = [
+        made(learnt, **{**ASKED, "system": {**SYSTEM, "budget": budget}}, runs=runs)
+        for budget in (10.0, 40.0)
+    ]
+    low, high = (each.accuracy.policies["headgate"].mean for each in at_ends)
+    assert 0 < low <= known.mean <= high < 1
+    assert known.low <= known.mean <= known.high
+    far = {**ASKED, "system": {**SYSTEM, "budget": 400.0}}
+    assert made(learnt, **far, runs=runs).accuracy.policies["headgate"] is None
+
+
+def test_runs_of_another_world_tell_no_accuracy(learnt):
+    asked = {**ASKED, "prices": TRACE, "run": {"rounds": 30}}
+    told = made(learnt, **asked, runs=["money~system.budget=10.0"]).accuracy
+    assert told.policies == {}
+    assert {"prices.kind", "run.rounds"} <= set(told.differs)
+    assert made(learnt, **ASKED).accuracy.policies == {}
+    with pytest.raises(UnknownRun, match="nobody"):
+        made(learnt, **ASKED, runs=["nobody"])
 
 
 # a request cannot have a module imported or a file read, however deep it hides the name

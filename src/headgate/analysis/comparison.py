@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +12,6 @@ from headgate.analysis.curves import rounded
 from headgate.analysis.display import StackedTable
 from headgate.analysis.formatting import (
     DASH,
-    accuracy,
     counted,
     grouped,
     listed,
@@ -25,10 +25,12 @@ from headgate.analysis.intervals import (
     Floats,
     estimate,
     ratio,
+    student,
 )
 from headgate.analysis.limits import conclusion, holm
 from headgate.analysis.runs import MEASURES, Runs, summary_of_dips
 from headgate.analysis.savings import (
+    OURS,
     Row,
     Saving,
     amount,
@@ -43,15 +45,17 @@ from headgate.errors import DataError
 
 RIVAL = "constant"
 """the policy that all others are tested against"""
-LAST = (
-    "last: test accuracy in the last tenth of the rounds, mean over seeds ± 80 %"
-    " interval"
-)
-STAR = (
-    "; *: differs from constant (paired test over seeds, p ≤ 0.05 after Holm's"
-    " correction); intervals of money are 95 %"
-)
+LAST = "last: mean test accuracy in the last tenth of the rounds"
+INTERVALS = "± and (… …): 95 % intervals over seeds"
+STAR = "*: differs from constant (paired test, p ≤ 0.05 after Holm's correction)"
 KEPT = "Every policy kept its money and its buffers in every run."
+UNFAIR = {
+    "oracle": "ignores the budget, reference only",
+    "clairvoyant": "knows all prices, reference only",
+}
+"""what references have that nobody has"""
+LINE = 80
+"""the most characters of a line of text"""
 
 
 def closed(
@@ -201,9 +205,9 @@ def one_price(found: Sequence[Runs]) -> bool:
 
 
 def opened(saved: Sequence[Saving]) -> str:
-    """Return the sentence on savings, beginning with a capital letter."""
+    """Return the sentence on savings, beginning with a capital letter or headgate."""
     text = sentence(saved)
-    return text[:1].upper() + text[1:]
+    return text if text.startswith(OURS) else text[:1].upper() + text[1:]
 
 
 # tables
@@ -224,14 +228,20 @@ def comparison_tables(
     for prices, own in by_price.items():
         saved = chosen_budget(savings(own, RIVAL), budget)
         if saved:
-            things.append(f"{opened(saved)}\n")
-        called = f", {prices}" if len(by_price) > 1 else ""
+            things.append(f"{fill(opened(saved), LINE)}\n")
+        things.append(f"{_given(found, prices)}\n")
         at = _shown_budget(own, saved, budget)
         shown = [row for row in own if row["budget"] == at]
-        things.append(_at_budget(shown, saved, called))
+        things.append(_at_budget(shown, saved))
     if any("dips" in row for row in rows):
         things += _summaries(by_offer(found), DIPS)
     return [*things, _notes(rows)]
+
+
+def _given(found: Sequence[Runs], prices: str) -> str:
+    """Return how many clients there are, and what the prices were."""
+    clients = [counted(len(one.buffers), "client") for one in found[:1]]
+    return fill("; ".join([*clients, f"price of a sample: {prices}"]), LINE)
 
 
 def _shown_budget(
@@ -265,13 +275,12 @@ def _summaries(
 def _at_budget(
     own: Sequence[Row],
     saved: Sequence[Saving],
-    called: str,
 ) -> RenderableType:
     """Return a table of all policies at one budget, at most 80 characters wide."""
     gaps = _gaps(own)
     header = ["policy", "last (%)"]
     if gaps:
-        header.append(f"less {RIVAL}")
+        header.append(f"difference\nto {RIVAL}")
     if saved:
         header += [f"for {percent(saved[0].accuracy, 1)}", f"of {RIVAL}'s"]
     else:
@@ -294,7 +303,7 @@ def _at_budget(
     money = amount(first.get("unit") or "", first["budget"])
     rounds = counted(first["rounds"], "round")
     seeds = counted(first["seeds"] + first["diverged"], "seed")
-    return StackedTable(f"at {money} a round{called}, {rounds}, {seeds}", header, lines)
+    return StackedTable(f"at {money} a round, {rounds}, {seeds}", header, lines)
 
 
 def _gaps(own: Sequence[Row]) -> dict[str, Difference | None]:
@@ -312,8 +321,10 @@ def _gaps(own: Sequence[Row]) -> dict[str, Difference | None]:
 
 
 def _last(row: Row) -> str:
-    last = None if row["last"] is None else Estimate(*row["last"])
-    return accuracy(last).removesuffix(" %")
+    """Return the accuracy in the last tenth of the rounds, with its 95 % interval."""
+    if row["last"] is None:
+        return DASH
+    return plus_minus(student(100 * np.array(row["last_by_seed"])), 1)
 
 
 def _gap_text(gap: Difference | None) -> str:
@@ -337,14 +348,11 @@ def _notes(rows: Sequence[Row]) -> str:
     broken = list(
         dict.fromkeys(row["policy"] for row in policies if not row["kept_limits"])
     )
-    star = STAR if any(row["policy"] == RIVAL for row in rows) else ""
+    notes = [LAST, INTERVALS]
+    if any(row["policy"] == RIVAL for row in rows):
+        notes.append(STAR)
+    notes += [f"{name}: {UNFAIR.get(name, 'reference only')}" for name in references]
     kept = KEPT
     if broken:
         kept = f"Over its money or its buffers in some run: {listed(broken)}."
-    text = f"{LAST}{star}. {kept}"
-    if references:
-        text += (
-            f" {listed(references)} is no policy to use: it spends or knows what nobody"
-            " has."
-        )
-    return text
+    return "\n".join([*(f"{note}." for note in notes), fill(kept, LINE)])

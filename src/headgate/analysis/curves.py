@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 from headgate.analysis.formatting import grouped
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.runs import Runs, changes_in
-from headgate.analysis.savings import Row, Saving, amount
+from headgate.analysis.savings import OURS, Row, Saving, amount
+from headgate.theory.reuse import quotient
 
 POINTS = 500
 """the most points that a line keeps after thinning"""
@@ -29,8 +30,6 @@ COLOURS = (
     "#56B4E9",
     "#000000",
 )  # Okabe and Ito, colour-blind safe
-OURS = "headgate"
-"""the policy whose saving is drawn"""
 SERIES = (
     "spend",
     "debt",
@@ -260,13 +259,8 @@ def heat(
     by_client = _averaged(held.mean(axis=0).T, clients)
     mean = _averaged(by_client.T, rounds).T
 
-    ratio = np.full_like(mean, np.nan)
-    np.divide(
-        mean,
-        room[:, None],
-        out=ratio,
-        where=room[:, None] > 0,
-    )
+    of_client = room[:, None]
+    ratio = quotient(mean, of_client, of_client > 0, np.nan)
     return Heat(
         policy=policy,
         clients=labels,

@@ -109,6 +109,7 @@ class Displayed(ABC):
             record=True,
             width=WIDE,
             highlight=False,
+            force_jupyter=False,  # the notebook displays what is returned
         )
         show(*self.render(), console=console)
         return console

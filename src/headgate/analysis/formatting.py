@@ -68,13 +68,13 @@ def percent(share: float | None, digits: int = 0) -> str:
     return _minus(f"{100 * share:,.{digits}f} %")
 
 
-def accuracy(value: Estimate | None, digits: int = 1) -> str:
+def accuracy(value: Estimate | None) -> str:
     """Return an accuracy in percent, with half the width of its interval if it has one.
 
     >>> accuracy(Estimate(0.7, 0.4, 1.0, 2)), accuracy(Estimate(0.3)), accuracy(None)
     ('70.0 ± 30.0 %', '30.0 %', '–')
     """
-    return DASH if value is None else f"{plus_minus(value.scaled(100), digits)} %"
+    return DASH if value is None else f"{plus_minus(value.scaled(100))} %"
 
 
 def plus_minus(

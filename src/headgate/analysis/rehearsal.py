@@ -1,20 +1,24 @@
 """The results of rehearsals and plans: rows, summaries, tables, and a plan as JSON."""
 
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import polars as pl
+from numpy.typing import NDArray
 from rich.console import RenderableType
 from rich.text import Text
 
 from headgate.analysis.display import StackedTable, plain_text
 from headgate.analysis.formatting import counted, money, number, percent, signed
+from headgate.analysis.intervals import Estimate, Floats
 from headgate.analysis.pages import write_whole
 from headgate.analysis.runs import LEARNING, Runs
 from headgate.analysis.summary import PolicySummary, summarise
+from headgate.control.policies import Below
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Plan, Rehearsal
 from headgate.escaping import cell
@@ -168,6 +172,62 @@ def _line(one: PolicySummary) -> list[str]:
         number(one.bound),
         number(one.regret),
     ]
+
+
+# what is bought, beside buying evenly
+
+EVEN = Below(quantile=1.0)
+"""the same money in every round at any price, held to the same limits"""
+
+
+@dataclass(frozen=True)
+class Bought:
+    """What a policy buys in all rounds: the mean over the rehearsed runs, and the least
+    and the most of any run.
+    """
+
+    spent: Estimate
+    labels: Estimate
+    each: Estimate
+    """the money for a label: that of all runs for all their labels"""
+    dearest: Estimate
+    """the most costly round"""
+
+
+def purchases(result: Rehearsal) -> Bought:
+    """Return what the policy of a rehearsal buys."""
+    return Bought(
+        spent=_ranged(result.spend.sum(axis=1)),
+        labels=_ranged(result.admitted.sum(axis=1)),
+        each=_ranged(*_paid_for_each(result)),
+        dearest=_ranged(result.spend.max(axis=1)),
+    )
+
+
+def saved_beside(result: Rehearsal, evenly: Rehearsal) -> Estimate:
+    """Return the part of the price of a label that is saved beside `evenly`.
+
+    The least and the most are of runs with the same prices.
+    """
+    (ours, our_mean), (theirs, their_mean) = map(_paid_for_each, (result, evenly))
+    return _ranged(1 - ours / theirs, 1 - our_mean / their_mean)
+
+
+def _paid_for_each(result: Rehearsal) -> tuple[Floats, Floats]:
+    """Return the money for a label, (runs,), and that of all runs together; infinite or
+    NaN without a label.
+    """
+    spent, labels = result.spend.sum(axis=1), result.admitted.sum(axis=1)
+    return spent / labels, spent.sum() / labels.sum()
+
+
+def _ranged(values: NDArray[Any], mean: Floats | None = None) -> Estimate:
+    """Return the mean, the least and the most of the runs that have a value."""
+    known = values[np.isfinite(values)]
+    if not known.size:
+        return Estimate(math.nan, runs=0)
+    middle = known.mean() if mean is None else mean
+    return Estimate(float(middle), float(known.min()), float(known.max()), known.size)
 
 
 # plans

@@ -6,6 +6,7 @@ network.
 
 import html
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,11 +19,12 @@ from headgate.analysis import comparison
 from headgate.analysis.curves import heat, money_panel, policy_curves
 from headgate.analysis.display import Displayed
 from headgate.analysis.formatting import jsonable, percent
-from headgate.analysis.intervals import Estimate
 from headgate.analysis.limits import conclusion
+from headgate.analysis.needs import Needs
 from headgate.analysis.pages import as_json, beside, facts_of, script, write_whole
 from headgate.analysis.runs import Runs, read_runs
 from headgate.analysis.savings import (
+    Need,
     Row,
     Saving,
     amount,
@@ -33,7 +35,7 @@ from headgate.analysis.savings import (
 )
 from headgate.analysis.summary import breakdown_note, summarise, summary_table
 from headgate.analysis.tables import about
-from headgate.errors import SettingError
+from headgate.errors import SettingError, require
 from headgate.escaping import shown
 from headgate.records.reader import RunFolder
 
@@ -258,9 +260,7 @@ class Comparison(Displayed):
         """The rows of the comparison as a table."""
         return pl.DataFrame(self.rows, infer_schema_length=None)
 
-    def money_for(
-        self, accuracy: float, measure: str = "last"
-    ) -> dict[str, Estimate | None]:
+    def money_for(self, accuracy: float, measure: str = "last") -> Needs[Need]:
         """Return the money per round that each policy needs for a mean accuracy.
 
         Parameters
@@ -272,9 +272,9 @@ class Comparison(Displayed):
 
         Returns
         -------
-        dict
-            The money of each policy with its 95 % interval over seeds; None if the
-            budgets that were run do not determine it.
+        Needs
+            The money of each policy with its 95 % interval over seeds, or bounds if the
+            budgets that were run determine no more; its `frame` is a table.
 
         Raises
         ------
@@ -282,11 +282,11 @@ class Comparison(Displayed):
             If the prices differ between the runs.
         """
         self._check_prices("money_for", "saved_against takes them one by one")
-        return money_for(self.rows, accuracy, measure)
+        return Needs(money_for(self.rows, accuracy, measure))
 
     def saved_against(
         self, rival: str = "constant", measure: str = "last"
-    ) -> list[Saving]:
+    ) -> Needs[Saving]:
         """Return the money that every other policy needs for the rival's accuracy.
 
         There is a result for each budget of the rival.
@@ -300,9 +300,9 @@ class Comparison(Displayed):
 
         Returns
         -------
-        list of Saving
+        Needs
             The money and its share of the rival's money, with 95 % intervals over
-            seeds; only bounds if they are unknown.
+            seeds; only bounds if they are unknown. Its `frame` is a table.
 
         Raises
         ------
@@ -314,7 +314,38 @@ class Comparison(Displayed):
             raise SettingError(
                 f"rival = {shown(rival)}: was not compared; one of {', '.join(names)}"
             )
-        return savings(self.rows, rival, measure)
+        return Needs(savings(self.rows, rival, measure))
+
+    def figure(self, path: str | Path, width: float = 6.4) -> Path:
+        """Write the figure of test accuracy against the money really spent, for papers.
+
+        Parameters
+        ----------
+        path : str or pathlib.Path
+            The file, which ends in .pdf, .png or .svg.
+        width : float
+            The width in inches; a column of a paper has about 3.3.
+
+        Returns
+        -------
+        pathlib.Path
+            The file.
+
+        Raises
+        ------
+        SettingError
+            If prices differ between the runs, the file has another ending, or
+            matplotlib is missing (the extra `figures`).
+        DataError
+            If the file cannot be written.
+        """
+        from headgate.analysis.figure_files import draw_comparison  # takes a second
+
+        require(0 < width < math.inf, "width", width, "a positive number of inches")
+        self._check_prices("figure", "report.html shows them one by one")
+        saved = chosen_budget(savings(self.rows), self.budget)
+        draw_comparison(self.rows, saved, Path(path), width=width)
+        return Path(path)
 
     def plot(self) -> "Figure":
         """Return the figure of test accuracy against the money really spent.
@@ -323,8 +354,7 @@ class Comparison(Displayed):
         -------
         plotly.graph_objects.Figure
             A line for each policy with its 80 % intervals, which displays itself in a
-            notebook; its method `write_html` saves it. The same figure in the report
-            can be saved as SVG or PNG.
+            notebook. `figure` writes it to a file.
 
         Raises
         ------

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import compress, pairwise
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -292,19 +291,6 @@ def _names(folders: Sequence[RunFolder]) -> list[str]:
         number = names[: i + 1].count(name)
         numbered.append(f"{name} ({number})" if names.count(name) > 1 else name)
     return numbered
-
-
-def read_finished(paths: Sequence[Path]) -> list[Runs]:
-    """Return the runs of run folders; raise DataError if a run is not finished."""
-    found = read_runs([RunFolder.open(path) for path in paths])
-    for one in found:
-        if not one.finished:
-            where = f"metrics of policy {one.policy}"
-            raise DataError(
-                f"{one.folder}: {where}: not one row for each of {len(one.seeds)} seeds"
-                f" and {one.rounds} rounds"
-            )
-    return found
 
 
 def runs_of(

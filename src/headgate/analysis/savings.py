@@ -25,11 +25,75 @@ Row = Mapping[str, Any]
 RESAMPLES = 4000
 EQUAL = 1e-12
 """the difference below which two accuracies count as equal"""
+NEAR = 1.05
+"""how many times more or less than the money of a budget still counts as that money"""
 UNKNOWN = "not known"
+OURS = "headgate"
+"""the policy whose saving is told and drawn"""
 WIDE = 0.6
 """the widest interval, as a share of the rival's money, with which a saving is still
 reported
 """
+
+
+@dataclass(frozen=True)
+class Need:
+    """The money that a policy needs to reach an accuracy.
+
+    Parameters
+    ----------
+    policy : str
+        The name of the policy.
+    measure : str
+        Which accuracy of a run is meant.
+    unit : str
+        The currency, if it is known.
+    accuracy : float
+        The accuracy.
+    money : Estimate or None
+        The money per round, with its 95 % interval; None if it is unknown.
+    ends : tuple of float
+        The bounds of the money: from 0 if it is below the least budget, to infinity if
+        no budget may suffice.
+    """
+
+    policy: str
+    measure: str
+    unit: str
+    accuracy: float
+    money: Estimate | None
+    ends: tuple[float, float]
+
+    @property
+    def text(self) -> str:
+        """The money as text, with its bounds as far as they are known.
+
+        >>> Need("ours", "last", "$", 0.8, None, (0.0, 5.0)).text
+        'less than $ 5.0'
+        >>> Need("ours", "last", "", 0.8, Estimate(9.4, 8.4, 11.0), (8.4, 11.0)).text
+        '9.4 (8.4 … 11.0)'
+        """
+        low, high = (amount(self.unit, end) for end in self.ends)
+        if self.money is not None and self.money.low is not None:
+            return f"{amount(self.unit, self.money.mean)} ({low} … {high})"
+        if self.money is not None:
+            return amount(self.unit, self.money.mean)
+        if self.ends[1] == math.inf:
+            return f"at least {low}"
+        return f"less than {high}" if self.ends[0] == 0 else f"{low} … {high}"
+
+    def row(self) -> dict[str, Any]:
+        """Return the numbers, and the money as text."""
+        return {
+            "policy": self.policy,
+            "measure": self.measure,
+            "accuracy": self.accuracy,
+            "money": None if self.money is None else self.money.mean,
+            "low": self.ends[0],
+            "high": self.ends[1],
+            "unit": self.unit,
+            "needs": self.text,
+        }
 
 
 @dataclass(frozen=True)
@@ -75,6 +139,30 @@ class Saving:
     def share(self) -> Estimate | None:
         """The needed money as a share of the rival's money; None if it is unknown."""
         return None if self.money is None else self.money.scaled(1 / self.rival_money)
+
+    @property
+    def need(self) -> Need:
+        """The money alone, without the rival."""
+        return Need(
+            self.policy,
+            self.measure,
+            self.unit,
+            self.accuracy,
+            self.money,
+            self.ends,
+        )
+
+    def row(self) -> dict[str, Any]:
+        """Return the numbers, with the money and its share of the rival's as text."""
+        return {
+            "prices": self.prices,
+            "budget": self.budget,
+            "rival": self.rival,
+            "rival_money": self.rival_money,
+            **self.need.row(),
+            "share": None if self.share is None else self.share.mean,
+            "of_rival": needed(self)[1],
+        }
 
 
 @dataclass(frozen=True)
@@ -141,8 +229,13 @@ class Frontier:
         return np.where(after == 0, least, found)
 
 
-def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], int]:
-    """Return the frontier of each policy with several budgets, and the number of seeds.
+def frontiers(
+    rows: Sequence[Row],
+    measure: str,
+    least: int = 2,
+) -> tuple[dict[str, Frontier], int]:
+    """Return the frontier of each policy with at least `least` budgets, and the number
+    of seeds.
 
     The seeds are those that all policies have learnt at all budgets.
     """
@@ -161,7 +254,7 @@ def frontiers(rows: Sequence[Row], measure: str) -> tuple[dict[str, Frontier], i
         money = np.array([row["spend"] for row in own])
         values = [_by_seed(row, measure) for row in own]
         by_seed = np.array([[each[seed] for each in values] for seed in seeds])
-        if len(set(money.tolist())) > 1:
+        if len(set(money.tolist())) >= least:
             made[name] = Frontier(money, by_seed)
     return made, len(seeds)
 
@@ -228,18 +321,52 @@ def money_for(
     rows: Sequence[Row],
     accuracy: float,
     measure: str = "last",
-) -> dict[str, Estimate | None]:
-    """Return the money per round that each policy needs for a mean accuracy.
-
-    It is None if the budgets do not determine it.
-    """
+) -> list[Need]:
+    """Return the money per round that each policy needs for a mean accuracy."""
     curves, seeds = frontiers(rows, measure)
     weights = _weights(seeds) if seeds else np.empty((0, 0))
     wanted = np.full(len(weights), accuracy)
-    return {
-        name: _needed(curve, curve.accuracy(weights), wanted, seeds, None)[0]
-        for name, curve in curves.items()
-    }
+    unit = str(rows[0].get("unit") or "") if rows else ""
+    found = []
+    for name, curve in curves.items():
+        known = curve.accuracy(weights)
+        money, ends = _needed(curve, known, wanted, seeds, None)
+        found.append(Need(name, measure, unit, accuracy, money, ends))
+    return found
+
+
+def accuracy_for(
+    rows: Sequence[Row],
+    money: float,
+    measure: str = "last",
+) -> dict[str, Estimate | None]:
+    """Return the mean accuracy that each policy reaches for this money per round.
+
+    Between two budgets it is interpolated in the logarithm of money. It is None for
+    money that no budget of the policy comes near.
+    """
+    curves, seeds = frontiers(rows, measure, least=1)
+    return {name: _reached(curve, seeds, money) for name, curve in curves.items()}
+
+
+def _reached(
+    curve: Frontier,
+    seeds: int,
+    money: float,
+) -> Estimate | None:
+    """Return the accuracy for this money, with its 95 % interval over the seeds."""
+    least, most = curve.money[0] / NEAR, curve.money[-1] * NEAR
+    if not seeds or not least <= money <= most:
+        return None
+    known = curve.accuracy(_weights(seeds))
+    known_money = np.log(curve.money)
+    found = np.array([np.interp(math.log(money), known_money, each) for each in known])
+    mean = float(found[0])
+    if seeds == 1:
+        return Estimate(mean)
+    tail = expanded_tail(seeds)
+    low, high = np.quantile(found[1:], [tail, 1 - tail], method="nearest").tolist()
+    return Estimate(mean, low, high, seeds)
 
 
 def paired(
@@ -361,18 +488,25 @@ def amount(unit: str, value: float) -> str:
 
 
 def sentence(found: Sequence[Saving]) -> str:
-    """Return one sentence on what each policy needs for the rival's accuracy.
+    """Return one sentence on what headgate needs for the rival's accuracy.
 
-    It is empty if there are no savings.
+    Without headgate it is about all policies. It is empty if there are no savings.
     """
     if not found:
         return ""
     first = found[0]
     called = "constant admission" if first.rival == "constant" else first.rival
     accuracy = percent(first.accuracy, 1)
-    money = amount(first.unit, first.rival_money)
+    spent = amount(first.unit, first.rival_money)
+    ours = [one for one in found if one.policy == OURS and one.money is not None]
+    if ours:
+        money, share = needed(ours[0])
+        return (
+            f"{OURS} reaches the accuracy of {called} for {share} of the money:"
+            f" {money} a round in place of {spent}, for {accuracy}."
+        )
     needs = listed([_need(one) for one in found])
-    return f"{called} reaches {accuracy} for {money} a round; {needs}."
+    return f"{called} reaches {accuracy} for {spent} a round; {needs}."
 
 
 def _need(one: Saving) -> str:

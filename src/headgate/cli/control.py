@@ -278,6 +278,13 @@ def compare(
             help="Runs and page; default: compared/NAME. Finished runs there are used.",
         ),
     ] = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Also draw the figure for a paper: .pdf, .png or .svg.",
+        ),
+    ] = None,
     as_printed: Annotated[
         bool,
         typer.Option(
@@ -304,6 +311,8 @@ def compare(
     from headgate.api import load, sweep
     from headgate.experiment import recipe_names
 
+    if figure is not None:
+        _check_figure(figure)
     chosen = policies
     if policies is None and recipe in recipe_names():
         chosen = COMPARED
@@ -338,11 +347,21 @@ def compare(
 
     if format_ is Format.json:
         rival = "constant" in experiment.policies
-        saved = found.saved_against() if rival else []
+        saved = [*found.saved_against()] if rival else []
         print_json({"savings": saved, "rows": found.rows})
     else:
         show(*(found.wide() if wide else found.render()))
     say(f"report: {found.report}", error=format_ is Format.json)
+    if figure is not None:
+        say(f"figure: {found.figure(figure)}", error=format_ is Format.json)
+
+
+def _check_figure(path: Path) -> None:
+    """Raise an error, before anything is learnt, if the figure cannot be drawn."""
+    from headgate.analysis.figure_files import SUFFIXES
+    from headgate.analysis.pages import check_file
+
+    check_file("--figure", path, SUFFIXES)
 
 
 def _prices_differ(experiment: "Experiment") -> bool:

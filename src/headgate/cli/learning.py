@@ -33,6 +33,8 @@ from headgate.progress import progress_bar
 if TYPE_CHECKING:
     from headgate.records.reader import RunFolder
 
+RUNS = Path("runs")
+"""the folder of the runs, unless another is named"""
 OPTIONS = {"recipe": "RECIPE", "set_": "--set"}
 """what the user types for parameters whose name differs from it"""
 
@@ -184,7 +186,7 @@ def _refuse_useless(context: typer.Context, resume: Path | None) -> None:
 
 
 def runs(
-    folder: Folder = Path("runs"),
+    folder: Folder = RUNS,
     format_: AsFormat = Format.table,
 ) -> None:
     """List the runs in DIR: state, progress, policies, spend against budget, best
@@ -290,7 +292,7 @@ def show_and_conclude(
 
 
 def serve(
-    runs_dir: Annotated[Path, typer.Argument(metavar="RUNS_DIR")] = Path("runs"),
+    runs_dir: Annotated[Path, typer.Argument(metavar="RUNS_DIR")] = RUNS,
     host: Annotated[
         str, typer.Option(help="Address to listen on. Other machines need the token.")
     ] = "127.0.0.1",
@@ -312,7 +314,8 @@ def serve(
 ) -> None:
     """Serve a page with live runs, comparisons and a planner.
 
-    RUNS_DIR holds run folders, or is one. The page shows runs while they are written,
+    RUNS_DIR holds run folders, or is one; left out, it is runs, which the first
+    `headgate run` makes. The page shows runs while they are written,
     changes nothing in the folder, and loads nothing from elsewhere. Start `headgate
     run` in another terminal and watch it. Ctrl-C ends the page.
     """
@@ -323,7 +326,7 @@ def serve(
         raise SettingError(
             f"serve: needs {error.name}, as in pip install 'headgate[web]'"
         ) from None
-    if not runs_dir.is_dir():
+    if not runs_dir.is_dir() and runs_dir != RUNS:
         raise DataError(
             f"RUNS_DIR {runs_dir}: there is no such folder; headgate run makes runs,"
             " mkdir an empty one"

@@ -186,7 +186,7 @@ def _smallest(values: Floats, count: Ints) -> Bools:
         )
         rank = np.empty(values.shape, dtype=np.int64)
         np.put_along_axis(rank, order, np.arange(values.shape[-1])[None], axis=-1)
-        return np.asarray((rank < count[:, None]) & (values < np.inf))
+        return (rank < count[:, None]) & (values < np.inf)
 
     chosen = np.zeros(values.shape, dtype=np.bool_)
     for own, row, wanted in zip(chosen, values, count, strict=True):

@@ -67,7 +67,7 @@ class Candidates(NamedTuple):
     @property
     def there(self) -> Bools:
         """Which places hold a sample, (C, W)."""
-        return np.asarray(self.position >= 0)
+        return self.position >= 0
 
     @property
     def new(self) -> Bools:

@@ -66,10 +66,6 @@ class Rehearsal:
         The most samples that each client held in any round, (R, M).
     ledger : Ledger
         Ledger after the last round.
-    admitted_by_client : array of int, optional
-        Samples admitted, λ_m(t), (R, T, M); None unless `by_client` was set.
-    held_by_client : array of int, optional
-        Samples held, n_m(t), (R, T, M); None unless `by_client` was set.
     """
 
     system: System
@@ -85,8 +81,6 @@ class Rehearsal:
     occupancy: Ints
     peak_occupancy: Ints
     ledger: Ledger
-    admitted_by_client: Ints | None = None
-    held_by_client: Ints | None = None
 
     @property
     def rounds(self) -> int:
@@ -126,19 +120,15 @@ def rehearse(
     seeds: Ints,
     rounds: int,
     tick: Callable[[int], None] = lambda t: None,
-    by_client: bool = False,
 ) -> Rehearsal:
-    """Rehearse `rounds` rounds for all seeds together, calling `tick` after each round.
-
-    With `by_client`, the result also holds what every client admitted and held in every
+    """Rehearse `rounds` rounds for all seeds together, calling `tick` after each
     round.
     """
-    R, T, M = len(seeds), rounds, system.clients
-    by_round = BY_ROUND + (32 * M if by_client else 0)
-    check_memory(f"rounds = {T}: {R} runs of so many rounds take", R * T * by_round)
+    R, T = len(seeds), rounds
+    check_memory(f"rounds = {T}: {R} runs of so many rounds take", R * T * BY_ROUND)
     controller = Controller(system, policy, R, seeds)
     ledger = controller.open()
-    series = _Series(T, ledger, by_client)
+    series = _Series(T, ledger)
     path = np.empty((R, 0))
     for i in range(T):
         if i % BLOCK == 0:
@@ -154,12 +144,7 @@ def rehearse(
 class _Series:
     """What is kept of each round of a rehearsal, (T, R)."""
 
-    def __init__(
-        self,
-        rounds: int,
-        ledger: Ledger,
-        by_client: bool,
-    ) -> None:
+    def __init__(self, rounds: int, ledger: Ledger) -> None:
         runs, clients = ledger.admitted.shape
         shape = (rounds, runs)
         self.money = {name: np.empty(shape) for name in ("price", "debt", "spend")}
@@ -169,10 +154,6 @@ class _Series:
         }
         self.uses, self.squared = np.zeros((2, *shape), dtype=np.int64)
         self.occupancy, self.peak = np.zeros((2, runs, clients), dtype=np.int64)
-        self.by_client: dict[str, Ints] = {}
-        if by_client:
-            for name in ("admitted_by_client", "held_by_client"):
-                self.by_client[name] = np.zeros((*shape, clients), dtype=np.int64)
 
     def add(
         self,
@@ -196,13 +177,10 @@ class _Series:
         self.uses[i], self.squared[i] = after.uses, after.squared_uses
         self.occupancy += held
         np.maximum(self.peak, held, out=self.peak)
-        if self.by_client:
-            self.by_client["admitted_by_client"][i] = orders.admitted
-            self.by_client["held_by_client"][i] = held
 
     def result(self, system: System, ledger: Ledger) -> Rehearsal:
         """Return the series with runs before rounds."""
-        series = self.money | self.counts | self.by_client
+        series = self.money | self.counts
         series["n_eff"] = effective_sample_size(self.uses, self.squared)
         by_run: dict[str, Any] = {
             name: np.ascontiguousarray(np.moveaxis(rows, 0, 1))

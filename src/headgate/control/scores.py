@@ -175,6 +175,6 @@ def scores_of(
 def _margin(chance: Floats) -> Floats:
     """Return the largest minus the second largest probability of each sample, (S,)."""
     if chance.shape[1] == 1:
-        return np.asarray(chance[:, 0] - 0.0)
+        return chance[:, 0] - 0.0
     two = np.partition(chance, -2, axis=1)[:, -2:]
-    return np.asarray(two[:, 1] - two[:, 0])
+    return two[:, 1] - two[:, 0]

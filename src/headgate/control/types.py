@@ -434,7 +434,7 @@ class View(NamedTuple):
         """The samples ever admitted, whether trained on or not, and those under way,
         (R,).
         """
-        return np.asarray(self.distinct + self.unused + self.under_way)
+        return self.distinct + self.unused + self.under_way
 
     def one_price(self) -> Floats:
         """Return the price of each run.
@@ -607,7 +607,7 @@ class Orders:
             The cost, (R, M).
         """
         price = self.price if self.price.ndim == 2 else self.price[:, None]
-        return np.asarray(price * self.bought(admitted))
+        return price * self.bought(admitted)
 
 
 class Report(NamedTuple):
@@ -748,7 +748,7 @@ class Ledger:
     @property
     def distinct(self) -> Ints:
         """The distinct samples trained on so far, N(t), (R,)."""
-        return np.asarray(self.ever - self.unused)
+        return self.ever - self.unused
 
     @property
     def places(self) -> Ints | None:

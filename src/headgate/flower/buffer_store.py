@@ -8,7 +8,7 @@ that arrives again, also after a crash, finds the row and admits nothing.
 
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
@@ -164,22 +164,6 @@ class BufferStore(Durable):
         self.client = whole_number("BufferStore: client", client, most=CLIENTS - 1)
         self.rules = rule_classes("BufferStore: rules", rules)
         super().__init__(checked_path("BufferStore: path", path))
-
-    def _refill(
-        self,
-        name: str,
-        columns: Sequence[str],
-        rows: Iterable[Sequence[Any]],
-    ) -> None:
-        """Write the rows of an older table, in which SQLite kept numbers of numpy as
-        their bytes.
-        """
-        changes = [FROM_OLDER.get(column, _unchanged) for column in columns]
-        mended = [
-            [change(value) for change, value in zip(changes, row, strict=True)]
-            for row in rows
-        ]
-        super()._refill(name, columns, mended)
 
     def _opened(self) -> None:
         # overwrites the bytes of deleted rows
@@ -732,45 +716,3 @@ def _classes(labels: Sequence[Label | None]) -> Ints:
         return np.array(labels, dtype=np.int64)
     _, classes = np.unique([str(label) for label in labels], return_inverse=True)
     return classes.astype(np.int64)
-
-
-# tables of older versions
-
-
-def _unchanged(value: Any) -> Any:
-    return value
-
-
-def _number(value: Any) -> Any:
-    """Return the number of numpy that an older store kept as bytes; all other values
-    stay as they are.
-
-    Four bytes are a whole number unless they are an ordinary real one: small whole
-    numbers would be real ones below 1e-37.
-    """
-    if not isinstance(value, bytes) or len(value) not in (1, 2, 4, 8):
-        return value
-    whole = int.from_bytes(value, "little", signed=True)
-    if len(value) != 4:
-        return whole
-    real = float(np.frombuffer(value, "<f4")[0])
-    ordinary = np.isfinite(real) and abs(real) >= np.finfo(np.float32).tiny
-    return real if ordinary else whole
-
-
-def _key(value: Any) -> Any:
-    return str(_number(value)) if isinstance(value, bytes) else value
-
-
-def _payload(value: Any) -> Any:
-    return value.encode("utf-8") if isinstance(value, str) else value
-
-
-FROM_OLDER: Mapping[str, Callable[[Any], Any]] = {
-    "key": _key,
-    "payload": _payload,
-    "label": _number,
-}
-"""functions that turn a value of an older table into one that the column may hold, by
-column
-"""

@@ -362,7 +362,7 @@ class Sudden(_InOrder):
         own: Ints,
         clients: Ints,
     ) -> Ints:
-        return np.asarray(np.searchsorted(self.rounds, own, side="right"))
+        return np.searchsorted(self.rounds, own, side="right")
 
 
 @dataclass(
@@ -428,7 +428,7 @@ class Recurring(_InOrder):
         own: Ints,
         clients: Ints,
     ) -> Ints:
-        return np.asarray(np.maximum(own - 1, 0) // self.every % len(self.order))
+        return np.maximum(own - 1, 0) // self.every % len(self.order)
 
 
 CHANGES = Slot(

@@ -138,4 +138,4 @@ def shifted(
         np.pad(images, ((0, 0), (0, 0), beside, beside)), images.shape[2:], axis=(2, 3)
     )
     down, right = most - move
-    return np.asarray(windows[np.arange(len(images)), :, down, right])
+    return windows[np.arange(len(images)), :, down, right]

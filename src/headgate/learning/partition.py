@@ -74,13 +74,9 @@ class Partition(ABC):
         return OwnerTable(self.split(labels, clients, seed, columns))
 
 
-def shuffled(
-    rows: Ints,
-    seed: int,
-    client: int,
-) -> Ints:
-    """Return the rows in a random order that depends on the seed and the client."""
-    drawn = uniform(seed, Purpose.PARTITION, rows, client)
+def shuffled(rows: Ints, seed: int) -> Ints:
+    """Return the rows in a random order that depends on the seed."""
+    drawn = uniform(seed, Purpose.PARTITION, rows)
     return rows[np.argsort(drawn, kind="stable")]
 
 
@@ -212,7 +208,7 @@ class Iid(Partition):
         columns: Columns,
     ) -> list[Ints]:
         _enough_for_all(labels, clients, "iid")
-        order = shuffled(np.arange(labels.size), seed, 0)
+        order = shuffled(np.arange(labels.size), seed)
         return [part[: self.per_client] for part in np.array_split(order, clients)]
 
 
@@ -236,7 +232,7 @@ class Dirichlet(Partition):
     ) -> list[Ints]:
         _enough_for_all(labels, clients, "dirichlet")
         of_class = [
-            shuffled(np.flatnonzero(labels == c), seed, 0)
+            shuffled(np.flatnonzero(labels == c), seed)
             for c in range(int(labels.max()) + 1)
         ]
         for attempt in range(RETRIES):

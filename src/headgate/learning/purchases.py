@@ -37,7 +37,7 @@ owner, the place of a client among the clients of all runs
 
 def key_of(owner: Ints, admissions: Ints) -> Ints:
     """Return the owner and the admission of each sample in one number."""
-    return np.asarray((owner << ADMISSIONS) + admissions)
+    return (owner << ADMISSIONS) + admissions
 
 
 class TrainingSamples(NamedTuple):
@@ -102,7 +102,7 @@ class PurchaseTable:
 
     def find(self, keys: Ints) -> Ints:
         """Return the places of the samples with these keys."""
-        return np.asarray(np.searchsorted(self.key, keys))
+        return np.searchsorted(self.key, keys)
 
     def only(self, keys: Ints) -> "PurchaseTable":
         """Return the table reduced to the samples with these keys, which must

@@ -236,7 +236,7 @@ class Stream:
 
     def _classes(self, client: int) -> Ints:
         own = np.arange(self.lengths[client])
-        return np.asarray(self.labels[self.owners.rows(np.full_like(own, client), own)])
+        return self.labels[self.owners.rows(np.full_like(own, client), own)]
 
 
 _NTH_BITS = 32

@@ -46,8 +46,8 @@ def read_model(path: Path) -> KeptModel:
     try:
         with safe_open(path, framework="numpy") as file:
             stated = (file.metadata() or {}).get(MEDIANS)
-            # it is no mapping
-            arrays = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+            names = file.keys()  # it is no mapping
+            arrays = {name: file.get_tensor(name) for name in names}
     except (OSError, SafetensorError, TypeError) as error:
         raise DataError(f"{path}: cannot be read ({one_line(error, 200)})") from None
     try:

@@ -30,7 +30,6 @@ from headgate.records.tables import (
     Follower,
     Rows,
     find_runs,
-    folders_in,
     mark_of,
     names_in,
     read_sealed,
@@ -45,8 +44,6 @@ CHECKPOINT = re.compile(r"(?:c(\d{3,6})-)?(\d{8,10})")
 """the name of a checkpoint: its chunk, if there are several, and its round"""
 CHUNKS = "chunks"
 """the key, in environment.json, of the list of the chunks of a divided run"""
-SHARDS = "shards"
-"""the folder in which earlier versions stored the chunks of a divided run"""
 CHECKSUMS = "tables"
 """the key, in the state of a finished run, of the checksums of its tables"""
 MEAN_PRICE = "mean_price"
@@ -133,12 +130,6 @@ class RunFolder:
                     f"{path}: not a run folder, {file} is missing or is no plain file"
                 )
         environment, state = read_sealed(path / ENVIRONMENT), read_state(path)
-        if state["state"] != "finished" and (path / SHARDS).is_dir():
-            raise DataError(
-                f"{path}: was begun in shards, by an earlier version of headgate;"
-                " finish it with that version, or start the run again in another"
-                " folder"
-            )
         return cls(path, {}, environment, state, name or path.resolve().name, sweep)
 
     def with_settings(self) -> "RunFolder":
@@ -222,11 +213,7 @@ class RunFolder:
     @property
     def computing_s(self) -> float:
         """The seconds that all chunks of the run took to compute."""
-        within = self.path / SHARDS
-        shards = [] if within.is_symlink() else folders_in(within)
-        states = [read_state(shard) for shard in shards] or [self.state]
-        each = [state.get("computing_s", state.get("elapsed_s")) for state in states]
-        return float(sum(seconds or 0.0 for seconds in each))
+        return float(self.state.get("computing_s", self.state.get("elapsed_s")) or 0.0)
 
     def fact(self, key: str) -> str:
         """Return a string from environment.json; raise DataError if it is missing."""

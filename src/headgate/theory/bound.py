@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from headgate.errors import SettingError, require
 from headgate.limits import NUMBER, TINY
 from headgate.theory.labels import paper
-from headgate.theory.reuse import Floats, floats
+from headgate.theory.reuse import Floats, floats, quotient
 
 CONVEX_FROM = float(np.exp((sqrt(7.0) - 1.0) / 3.0))
 """value of N/Pdim where the pseudo-dimension term changes from concave to convex: 3·L²
@@ -237,12 +237,4 @@ def memory_proportional_weight(alpha: ArrayLike, n: ArrayLike) -> Floats:
         axis=-1,
         keepdims=True,
     )
-    none = np.zeros_like(share)
-    return np.asarray(
-        np.divide(
-            share,
-            total,
-            out=none,
-            where=total > 0,
-        )
-    )
+    return quotient(share, total, total > 0)

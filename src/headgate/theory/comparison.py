@@ -153,9 +153,9 @@ def optimal_K(
 ) -> tuple[Benchmark, Benchmark]:
     """Return both candidates of Corollary 2, each with the highest rate that fits.
 
-    They are K = ⌈c̄·B̄/C⌉ and K = max(⌊c̄·B̄/C⌋, 1). The paper fills the buffers in both
-    cases. With the smaller K this exceeds the budget, so here its rate is at most C/c̄
-    (studies/paper/errata.md, erratum 7).
+    They are K = ⌈c̄·B̄/C⌉ and K = max(⌊c̄·B̄/C⌋, 1). The paper fills the buffers in
+    both cases. With the smaller K this exceeds the budget, so here its rate is at most
+    C/c̄ (studies/paper/errata.md, erratum 7).
     """
     ratio = mean_price * float(np.sum(buffers)) / budget
     nearest = round(ratio)

@@ -18,6 +18,28 @@ def floats(values: ArrayLike) -> Floats:
     return np.asarray(values, dtype=np.float64)
 
 
+def quotient(
+    over: ArrayLike,
+    under: ArrayLike,
+    where: NDArray[np.bool_],
+    otherwise: float = 0.0,
+) -> Floats:
+    """Return over/under where `where` is true, and `otherwise` elsewhere.
+
+    >>> prices = np.array([0.0, 4.0])
+    >>> quotient(1.0, prices, prices > 0, np.inf).tolist()
+    [inf, 0.25]
+    """
+    found = np.full(np.broadcast(over, under).shape, otherwise)
+    np.divide(
+        over,
+        under,
+        out=found,
+        where=where,
+    )
+    return found
+
+
 @paper("eq:Neff-def", "eq:omega-l2", "eq:omega-def-opt")
 def effective_sample_size(total_uses: ArrayLike, squared_uses: ArrayLike) -> Floats:
     """Return Kish's effective sample size, N_eff = N·Ṽ = (ΣA)² / ΣA².
@@ -33,13 +55,7 @@ def effective_sample_size(total_uses: ArrayLike, squared_uses: ArrayLike) -> Flo
     """
     total = floats(total_uses)
     squares = floats(squared_uses)
-    unused = np.zeros(np.broadcast(total, squares).shape)
-    return np.divide(
-        total**2,
-        squares,
-        out=unused,
-        where=squares > 0,
-    )
+    return quotient(total**2, squares, squares > 0)
 
 
 @paper("eq:age-evolution")

@@ -12,4 +12,5 @@ __all__ = [
     "runs",
     "security",
     "serving",
+    "starts",
 ]

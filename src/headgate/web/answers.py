@@ -12,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 
 from headgate.analysis.curves import Heat, PolicyCurves, heat, policy_curves
+from headgate.analysis.formatting import percent
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import Runs, runs_of
 from headgate.analysis.summary import breakdown_note, summarise, summary_table
@@ -95,16 +96,7 @@ def run_list(
     heads = library.heads()
     words = search.lower().split()
     found = [heads[name] for name in sorted(heads) if _contains(heads[name], words)]
-
-    falling = order == "desc"
-    if sort in BY_HEAD:
-        found.sort(
-            key=BY_HEAD[sort],
-            reverse=falling,
-        )
-    else:
-        found = _sorted_by_result(library, found, BY_ROW[sort], falling)
-
+    found = _sorted(library, found, sort, order == "desc")
     shown = [head.name for head in found[offset : offset + limit]]
     return RunList(
         total=len(heads),
@@ -121,21 +113,24 @@ def _contains(head: RunFolder, words: Sequence[str]) -> bool:
     return all(word in text for word in words)
 
 
-def _sorted_by_result(
+def _sorted(
     library: Library,
     found: Sequence[RunFolder],
-    key: str,
+    sort: Sort,
     falling: bool,
 ) -> list[RunFolder]:
-    """Return the runs sorted by a column of their rows; those without it come last."""
-    rows = library.rows([head.name for head in found])
-    results = {row["name"]: row[key] for row in rows}
-    known = [head for head in found if results[head.name] is not None]
+    """Return the runs sorted; those without a result to sort by come last."""
+    if sort in BY_HEAD:
+        values = {head.name: BY_HEAD[sort](head) for head in found}
+    else:
+        rows = library.rows([head.name for head in found])
+        values = {row["name"]: row[BY_ROW[sort]] for row in rows}
+    known = [head for head in found if values[head.name] is not None]
     known.sort(
-        key=lambda head: results[head.name],
+        key=lambda head: values[head.name],
         reverse=falling,
     )
-    return known + [head for head in found if results[head.name] is None]
+    return known + [head for head in found if values[head.name] is None]
 
 
 # one run
@@ -201,12 +196,16 @@ def detail(library: Library, name: str) -> RunDetail:
 
 
 def _money_warning(run: RunFolder, one: Runs) -> str:
-    """Return a warning if a run with real clients has spent most of its money."""
+    """Return a warning if a run with real clients has spent most of its money.
+
+    There is nothing to warn of when the run is over.
+    """
     money = run.system.budget * run.rounds * len(run.seeds)
     share = float(np.nansum(one.values["spend"])) / max(money, 1e-100)
-    if run.environment.get("executor") != "flower" or share < WARN_AT:
+    real = run.environment.get("executor") == "flower"
+    if not real or run.finished or share < WARN_AT:
         return ""
-    return f"{share:.0%} of the money is spent."
+    return f"{percent(share)} of the money is spent."
 
 
 def curves(

@@ -191,12 +191,12 @@ def endpoints(library: Library) -> APIRouter:
 
     @router.get("/plan", response_model=planning.PlanChoices)
     def choices() -> Response:
-        """Return what can be planned: policies, recipes and limits."""
-        return Json(planning.choices())
+        """Return what can be planned: policies, recipes, finished runs and limits."""
+        return Json(planning.choices(library))
 
     @router.post("/plan", response_model=planning.PlanAnswer)
     def plan(asked: planning.PlanRequest) -> Response:
-        """Return a plan and its rehearsal."""
-        return Json(planning.answer(asked))
+        """Return a plan and its rehearsal, beside buying evenly."""
+        return Json(planning.answer(asked, library))
 
     return router

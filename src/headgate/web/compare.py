@@ -2,7 +2,7 @@
 differ.
 """
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from itertools import compress
 from typing import Any
@@ -161,26 +161,39 @@ def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
 
     It is empty if the runs leave it open or are too large.
     """
-    known = [one for one in rankable(found) if one.finished and _is_sound(one)]
+    known = [one for one in sound(found) if one.finished]
     places = {(one.policy, one.budget) for one in known}
-    seeds = max((len(one.seeds) for one in known), default=0)
-    cells = sum(len(one.seeds) * one.rounds for one in known)
     comparable = (
-        all(key in MONEY_ONLY or key.startswith("policies.") for key in differ)
+        not beyond_money(differ)
         and len(places) == len(known)
         and "constant" in {one.policy for one in known}
     )
-    if not comparable or seeds > MOST_SEEDS or cells > MOST_CELLS:
+    if not comparable:
         return ""
     return sentence(chosen_budget(savings(rows(known), "constant", "last")))
 
 
-def _is_sound(one: Runs) -> bool:
-    """Return whether money is positive and each seed has an accuracy.
+def beyond_money(keys: Iterable[str]) -> list[str]:
+    """Return the settings that money alone does not explain."""
+    of_money = (*MONEY_ONLY, "system.currency")
+    return [
+        key for key in keys if key not in of_money and not key.startswith("policies.")
+    ]
 
-    Folders may hold any values.
+
+def sound(found: Sequence[Runs]) -> list[Runs]:
+    """Return the policies whose money is positive and whose seeds have an accuracy.
+
+    Folders may hold any values. Runs that are too large together give none.
     """
-    return bool(0 < one.spend.mean() < np.inf and np.isfinite(one.last).all())
+    known = [
+        one
+        for one in rankable(found)
+        if 0 < one.spend.mean() < np.inf and np.isfinite(one.last).all()
+    ]
+    seeds = max((len(one.seeds) for one in known), default=0)
+    cells = sum(len(one.seeds) * one.rounds for one in known)
+    return [] if seeds > MOST_SEEDS or cells > MOST_CELLS else known
 
 
 def _line(

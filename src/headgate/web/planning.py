@@ -1,29 +1,56 @@
 """The planner of the page: the plan of a recipe that a request contains.
 
-The answer is that of `headgate plan` for this recipe. A request cannot name a file or a
-module, and one that would take too long or too much memory is refused before anything
-is built.
+The answer is that of `headgate plan` for this recipe, with what buying evenly would
+cost at the same prices, and the accuracy that finished runs had for the money. A
+request cannot name a file or a module, and one that would take too long or too much
+memory is refused before anything is built.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Annotated, Any
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tomli_w
 from pydantic import BaseModel, ConfigDict, Field, StrictInt
 
-from headgate.analysis.curves import PolicyCurves, Series, policy_curves, rounded
-from headgate.analysis.rehearsal import as_runs, plan_json, summarise_rehearsal
+from headgate.analysis.curves import (
+    PolicyCurves,
+    Series,
+    policy_curves,
+    rounded,
+    series,
+)
+from headgate.analysis.formatting import unit_of
+from headgate.analysis.intervals import Estimate
+from headgate.analysis.rehearsal import (
+    EVEN,
+    Bought,
+    as_runs,
+    plan_json,
+    purchases,
+    saved_beside,
+    summarise_rehearsal,
+)
 from headgate.control.controller import Controller
+from headgate.control.prices.trace import prices_in
 from headgate.control.rehearse import Rehearsal, plan
 from headgate.errors import InfeasibleError, SettingError
 from headgate.escaping import shown
-from headgate.experiment import Experiment, build, recipe_names
-from headgate.experiment.recipes import read_recipe
+from headgate.experiment import Experiment, build
 from headgate.experiment.sections import SystemTable
 from headgate.registry import POLICY, fill, nearest
 from headgate.theory.comparison import oracle_bound
+from headgate.web.runs import Library
+from headgate.web.starts import (
+    Accuracy,
+    PlanStart,
+    accuracy,
+    finished_runs,
+    recipes,
+)
 
 LIMITS = {
     "clients": 1000,
@@ -33,6 +60,11 @@ LIMITS = {
     "decisions": 2_000_000,  # clients times rounds times seeds
     "number": 1e9,
 }
+MOST_LIST = 200_000
+"""most characters of a price list"""
+LIST = Path("prices.csv")
+"""name of a price list in messages, whatever the user calls it"""
+MOST_RUNS = 20
 MOST_TEXT = 200
 MOST_DEPTH = 6
 NOT_ASKED = ("file", "folder", "column", "sha256")
@@ -47,20 +79,8 @@ class PlanRun(BaseModel):
         frozen=True,
     )
 
-    rounds: Annotated[
-        StrictInt,
-        Field(
-            ge=2,
-            le=LIMITS["rounds"],
-        ),
-    ]
-    seeds: Annotated[
-        StrictInt,
-        Field(
-            ge=1,
-            le=LIMITS["seeds"],
-        ),
-    ] = 5
+    rounds: StrictInt = Field(ge=2, le=LIMITS["rounds"])
+    seeds: StrictInt = Field(5, ge=1, le=LIMITS["seeds"])
 
 
 class PlanRequest(BaseModel):
@@ -74,17 +94,19 @@ class PlanRequest(BaseModel):
 
     system: dict[str, Any]
     prices: dict[str, Any]
-    """prices as in a recipe; a trace includes its list of prices"""
+    """prices as in a recipe; a trace includes its list of prices, or the text of a CSV
+    file as `text` and perhaps the name of a `column`
+    """
     run: PlanRun
-    policies: Annotated[
-        dict[str, dict[str, Any]],
-        Field(
-            min_length=1,
-            max_length=1,
-        ),
-    ] = {"headgate": {}}  # pydantic copies it
+    policies: dict[str, dict[str, Any]] = Field(
+        {"headgate": {}},
+        min_length=1,
+        max_length=1,
+    )
     """the settings of one policy, by its kind"""
     bound: dict[str, Any] = Field(default_factory=dict)
+    runs: list[str] = Field([], max_length=MOST_RUNS)
+    """finished runs whose accuracy is of interest"""
 
     @property
     def policy(self) -> str:
@@ -98,10 +120,30 @@ def built(asked: PlanRequest) -> tuple[Experiment, dict[str, Any]]:
             f"policy = {asked.policy[:100]}: no such"
             f" policy{nearest(asked.policy, list(POLICY.kinds))}"
         )
-    recipe = _without_none(asked.model_dump())
+    recipe = _without_none(asked.model_dump(exclude={"runs"}))
+    recipe["prices"] = with_list(recipe["prices"])
     recipe["run"]["policies"] = [asked.policy]
     _check_sizes(recipe)
     return build("plan", recipe), recipe
+
+
+def with_list(prices: dict[str, Any]) -> dict[str, Any]:
+    """Return prices in which the text of a price list is replaced by its prices.
+
+    A list of numbers needs no header, and what was copied from a spreadsheet has tabs.
+    """
+    if "text" not in prices:
+        return prices
+    text, column = str(prices.pop("text")), prices.pop("column", None)
+    if len(text) > MOST_LIST:
+        raise SettingError(f"{LIST}: must be text of at most {MOST_LIST:,} characters")
+    text = text.strip().replace("\t", ",")
+    header = text.partition("\n")[0].strip(' "\r')
+    if re.fullmatch(r"[-+.\d]+", header):
+        text = f"price\n{text}"
+    elif re.fullmatch(r"[\w .€$-]+", header):  # one column alone
+        column = header
+    return {**prices, "prices": prices_in(LIST, text.encode(), column)}
 
 
 def _without_none(value: Any) -> Any:
@@ -220,41 +262,38 @@ def _check_number(where: str, value: float) -> None:
 
 
 @dataclass(frozen=True)
-class PlanRecipe:
-    """A recipe to start from."""
-
-    name: str
-    system: dict[str, Any]
-    prices: dict[str, Any]
-    rounds: int
-    bound: dict[str, Any]
-
-
-@dataclass(frozen=True)
 class PlanChoices:
     """The policies, the recipes to start from, and the limits."""
 
     policies: dict[str, list[str]]
     """names of the settings of each policy, by its kind"""
-    recipes: list[PlanRecipe]
+    recipes: list[PlanStart]
+    finished: list[PlanStart]
+    """runs to start from, the newest first"""
     limits: dict[str, float]
 
 
-def choices() -> PlanChoices:
+def choices(library: Library) -> PlanChoices:
     """Return what can be planned."""
     policies = {
         kind: [each.name for each in fields(policy)]
         for kind, policy in POLICY.kinds.items()
     }
-    recipes = []
-    for name in recipe_names():
-        _, raw, _ = read_recipe(name)
-        system, bound = raw["system"], raw.get("bound", {})
-        clients = system.get("clients") or len(system["buffers"])
-        if clients <= LIMITS["clients"]:
-            rounds = raw["run"]["rounds"]
-            recipes.append(PlanRecipe(name, system, raw["prices"], rounds, bound))
-    return PlanChoices(policies, recipes, LIMITS)
+    return PlanChoices(
+        policies=policies,
+        recipes=[*filter(_can_be_planned, recipes())],
+        finished=[*filter(_can_be_planned, finished_runs(library))],
+        limits=LIMITS,
+    )
+
+
+def _can_be_planned(start: PlanStart) -> bool:
+    run = {"rounds": start.rounds, "seeds": 1}
+    try:
+        _check_sizes({**vars(start), "run": run, "policies": {}})
+    except SettingError:
+        return False
+    return start.rounds <= LIMITS["rounds"]
 
 
 # the answer
@@ -262,21 +301,31 @@ def choices() -> PlanChoices:
 
 @dataclass(frozen=True)
 class PlanAnswer:
+    unit: str
+    """currency, empty if none is known"""
+    total: float
+    """budget of all rounds, which is never exceeded by a policy with a purse"""
+    bought: Bought
+    evenly: Bought
+    """what the same money buys if every round spends the same, within the limits"""
+    saved: Estimate
+    """share of the price of a label that is saved beside buying evenly; means have the
+    least and the most of the rehearsed runs
+    """
+    accuracy: Accuracy
     plan: dict[str, Any]
     """plan as `headgate plan --format json` prints it"""
     summary: dict[str, Any]
     """summary of its rehearsal, as `headgate rehearse --format json` prints it"""
     memory: int
-    peak_client: int
-    """client that held the most samples beyond its buffer"""
-    peak_places: int
-    """size of the buffer of that client, in samples"""
     curves: PolicyCurves
-    """curves as for a run, with the bound of the oracle"""
+    """curves as for a run, with the labels bought so far, what buying evenly comes to,
+    and the bound of the oracle
+    """
     toml: str
 
 
-def answer(asked: PlanRequest) -> PlanAnswer:
+def answer(asked: PlanRequest, library: Library) -> PlanAnswer:
     """Return the plan for a request, and its rehearsal."""
     experiment, recipe = built(asked)
     check_waiting(experiment)
@@ -287,15 +336,20 @@ def answer(asked: PlanRequest) -> PlanAnswer:
         divide="ignore",
     ):
         made = plan(experiment.given_for(policy), policy)
+        even = plan(experiment.given_for(EVEN), EVEN).rehearsal
         return PlanAnswer(
+            unit=unit_of(recipe),
+            total=system.budget * experiment.rounds,
+            bought=purchases(made.rehearsal),
+            evenly=purchases(even),
+            saved=saved_beside(made.rehearsal, even),
+            accuracy=accuracy(library, asked.runs, experiment.tables(), made.spend),
             plan=plan_json(experiment, asked.policy, made),
             summary=summarise_rehearsal(
                 experiment, asked.policy, made.rehearsal
             ).to_dict(),
             memory=system.all_places,
-            peak_client=made.peak_client,
-            peak_places=int(system.buffer[made.peak_client]),
-            curves=_curves(experiment, asked.policy, made.rehearsal),
+            curves=_curves(experiment, asked.policy, made.rehearsal, even),
             toml=tomli_w.dumps(recipe),
         )
 
@@ -304,8 +358,19 @@ def _curves(
     experiment: Experiment,
     name: str,
     result: Rehearsal,
+    even: Rehearsal,
 ) -> PolicyCurves:
     found = policy_curves(as_runs(experiment, name, result))
+    at = np.array(found.t) - 1
     oracle = oracle_bound(experiment.system.buffer, experiment.rounds, experiment.bound)
-    drawn = Series(rounded(oracle[np.array(found.t) - 1]), [None] * len(found.t))
-    return replace(found, series={**found.series, "oracle_bound": drawn})
+    so_far = {
+        "bought": result.admitted,
+        "even_bought": even.admitted,
+        "even_spent": even.spend,
+    }
+    more = {
+        key: series(np.cumsum(each, axis=1, dtype=float)[:, at])
+        for key, each in so_far.items()
+    }
+    more["oracle_bound"] = Series(rounded(oracle[at]), [None] * len(at))
+    return replace(found, series=found.series | more)

@@ -41,9 +41,7 @@ class Library:
     """All runs below `folder` or, if that is itself a run folder, this one run."""
 
     def __init__(self, folder: Path) -> None:
-        self._root = folder.resolve()
-        if not self._root.is_dir():
-            raise DataError(f"RUNS_DIR {folder}: there is no such folder")
+        self._root = folder.resolve()  # which the first run may make later
         self._lock = RLock()
         self._found: dict[str, tuple[Mark | None, RunFolder | str]] = {}
         """by name, the mark of the state file at the last scan, and the run without

@@ -253,6 +253,9 @@ async def _refuse(request: Request, error: Exception) -> Response:
 
 async def _refuse_http(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
+    page = "text/html" in request.headers.get("accept", "")
+    if error.status_code == 404 and page:
+        return FileResponse(STATIC / "index.html", 404, media_type="text/html")
     problem = Problem(f"{request.url.path[:200]}: {str(error.detail).lower()}")
     return Json(problem, error.status_code, dict(error.headers or {}))
 

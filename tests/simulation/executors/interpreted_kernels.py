@@ -18,10 +18,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from headgate.kernels.triton_executor import TritonKernels
 from headgate.learning.architectures import Residual
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors.reference import Reference
+from headgate_kernels.triton_executor import TritonKernels
 
 from .worlds import block, world
 
@@ -39,7 +39,7 @@ def _interpreter(monkeypatch):
     from triton.language.core import is_builtin
     from triton.runtime import interpreter
 
-    from headgate.kernels import triton_norms
+    from headgate_kernels import triton_norms
 
     quick = SimpleNamespace(
         fast_expf=lambda u: tl.exp(u), fast_dividef=lambda a, b: a / b
@@ -107,8 +107,8 @@ def each_client():
 def test_convolution_its_slope_and_its_descent(height, width, positions, momentum):
     from triton.tools.tensor_descriptor import TensorDescriptor
 
-    from headgate.kernels import triton_kernels as kernels
-    from headgate.kernels.packed_tiles import count_tiles, tiles
+    from headgate_kernels import triton_kernels as kernels
+    from headgate_kernels.packed_tiles import count_tiles, tiles
 
     random, inward, outward = torch.Generator().manual_seed(0), 32, 64
     samples, clients, area = sum(SIZES), len(SIZES), height * width
@@ -184,7 +184,7 @@ def test_convolution_its_slope_and_its_descent(height, width, positions, momentu
     ("pool", "add"), [(False, False), (False, True), (True, False)]
 )
 def test_normalisation_mish_and_pool(pool, add, at_once):
-    from headgate.kernels import triton_norms as kernels
+    from headgate_kernels import triton_norms as kernels
 
     random, channels, group, height, width = (
         torch.Generator().manual_seed(1),

@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from headgate.kernels.compiled import Compiled
 from headgate.learning.datasets import BYTE
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import BIN
 from headgate.simulation.executors.reference import Reference
+from headgate_kernels.batched import Batched
+from headgate_kernels.compiled import Compiled
 
 from .worlds import (
     ALIKE_ONLY,

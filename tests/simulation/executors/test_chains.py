@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 from headgate.errors import SettingError
-from headgate.kernels.stack_net import read_stack
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import choose
 from headgate.simulation.executors.layers import is_chain
 from headgate.simulation.executors.reference import Reference
+from headgate_kernels.stack_net import read_stack
 
 from .worlds import CLASSES, ONE_RUN, assert_same, world
 

@@ -11,7 +11,6 @@ import torch
 from torch import nn
 
 from headgate.errors import SettingError
-from headgate.kernels.residual_net import ResidualNet
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import MODEL, Logistic
 from headgate.learning.networks import build_model
@@ -19,6 +18,7 @@ from headgate.simulation import executors
 from headgate.simulation.executors import SHIPPED, choose, find
 from headgate.simulation.executors.layers import is_linear
 from headgate.simulation.executors.reference import Reference
+from headgate_kernels.residual_net import ResidualNet
 
 from .worlds import (
     CLASSES,

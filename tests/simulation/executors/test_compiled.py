@@ -18,8 +18,6 @@ from torch.func import functional_call
 from torch.nn.functional import cross_entropy
 
 from headgate.errors import SettingError
-from headgate.kernels import kernel_calls
-from headgate.kernels.compiled import Compiled
 from headgate.learning.data import Digits
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import LeNet
@@ -29,6 +27,8 @@ from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.reference import Reference
 from headgate.simulation.executors.types import Task
 from headgate.simulation.nets import Evaluator
+from headgate_kernels import kernel_calls
+from headgate_kernels.compiled import Compiled
 
 from .worlds import CLASSES, ONE_RUN, THREE_RUNS, assert_same, task_of, world
 
@@ -466,8 +466,8 @@ def test_what_else_does_not_fit(monkeypatch):
 
 KEEPING = """
 import numpy as np
-from headgate.kernels import kernel_calls, kernels
-from headgate.kernels.compiled_shapes import Grid, Window
+from headgate_kernels import kernel_calls, kernels
+from headgate_kernels.compiled_shapes import Grid, Window
 print(kernel_calls.is_empty(), kernel_calls.objection())
 for k in {sides}:
     window = Window(k, 1, 0, Grid(1, 8, 8), Grid(2, 9 - k, 9 - k))

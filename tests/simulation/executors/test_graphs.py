@@ -12,11 +12,11 @@ import pytest
 import torch
 
 from headgate.learning.local import LocalTraining
-from headgate.simulation.executors import batched
-from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.streams import CudaStreams
-from headgate.simulation.executors.types import recording
+from headgate_kernels import batched
+from headgate_kernels.batched import Batched
+from headgate_kernels.cuda_graphs import recording
+from headgate_kernels.streams import CudaStreams
 
 from .worlds import ONE_RUN, THREE_RUNS, assert_same, tanh_net, tiny_convolution, world
 

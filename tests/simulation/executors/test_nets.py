@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from torch import nn
 
 from headgate.errors import SettingError
-from headgate.kernels.packed_tiles import TUNED, count_tiles, tile_for, tiles
-from headgate.kernels.residual_net import read_blocks
-from headgate.kernels.stack_net import read_stack
 from headgate.learning.architectures import Residual
 from headgate.learning.models import LeNet, ResNet9
 from headgate.learning.networks import build_model
+from headgate_kernels.packed_tiles import TUNED, count_tiles, tile_for, tiles
+from headgate_kernels.residual_net import read_blocks
+from headgate_kernels.stack_net import read_stack
 
 from .worlds import CLASSES, block, task_of, with_triton
 
@@ -285,7 +285,7 @@ def test_tuned_tiles_divide_what_they_must(resnet9):
 @with_triton
 @pytest.mark.parametrize("kind", ["stack", "blocks"])
 def test_a_workspace_takes_the_memory_it_was_said_to_take(kind):
-    from headgate.kernels.triton_steps import ResidualSpace, Room, StackSpace
+    from headgate_kernels.triton_steps import ResidualSpace, Room, StackSpace
 
     own, net, dtypes = StackSpace, read_stack(lenet()), [torch.float32]
     if kind == "blocks":

@@ -10,13 +10,13 @@ import torch
 from threadpoolctl import ThreadpoolController
 
 from headgate.errors import SettingError
-from headgate.kernels.compiled import Compiled
 from headgate.learning.local import LocalTraining
 from headgate.learning.models import Logistic
 from headgate.learning.networks import build_model
 from headgate.simulation.executors import SHIPPED, find
 from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.types import native_kernels
+from headgate_kernels.compiled import Compiled
 
 from .worlds import (
     ALIKE_ONLY,

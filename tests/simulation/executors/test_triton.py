@@ -172,7 +172,7 @@ def compiled(kernel, types, sizes, warps):
 
 @pytest.mark.parametrize("name", SIZES)
 def test_a_kernel_compiles_for_hopper(name):
-    from headgate.kernels import triton_stacks
+    from headgate_kernels import triton_stacks
 
     types = TYPES | {"beside": FLOATS if "backward" in name else BYTES}
     compiled(getattr(triton_stacks, name.split()[0]), types, SIZES[name], 2)
@@ -199,7 +199,7 @@ def test_a_kernel_compiles_for_hopper(name):
     ],
 )
 def test_boxes_come_by_the_copy_engine_and_feed_whole_warp_groups(name, boxes, sizes):
-    from headgate.kernels import triton_kernels
+    from headgate_kernels import triton_kernels
 
     types = NARROW | {
         argument: f"tensordesc<bf16[{shape}]>" for argument, shape in boxes.items()
@@ -215,7 +215,7 @@ def test_boxes_come_by_the_copy_engine_and_feed_whole_warp_groups(name, boxes, s
     [("norm_mish", {"ADD": False, "LEARN": True}), ("norm_mish_slope", {})],
 )
 def test_normalisation_compiles_for_hopper(name, sizes):
-    from headgate.kernels import triton_norms
+    from headgate_kernels import triton_norms
 
     assert "ex2.approx.ftz" in compiled(
         getattr(triton_norms, name), NARROW, STRIP | sizes, 4

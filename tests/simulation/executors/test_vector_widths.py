@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.kernels import processor
+from headgate_kernels import processor
 
 pytest.importorskip("numba")
 
@@ -18,9 +18,9 @@ OTHERS = sorted({(4, 4, 32), (8, 8, 16)} - {processor.vector_registers()})
 PROCESS = """
 import sys
 import pytest
-from headgate.kernels import processor
+from headgate_kernels import processor
 processor.vector_registers = lambda: {kind}
-from headgate.kernels import compiled_shapes as shapes
+from headgate_kernels import compiled_shapes as shapes
 assert (shapes.LANES, shapes.LONG, shapes.REGISTERS) == {kind}
 alone = ["-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
 sys.exit(pytest.main([*alone, {file!r}, "-k", {which!r}]))

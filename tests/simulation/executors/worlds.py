@@ -10,16 +10,16 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from headgate.kernels.compiled import Compiled
 from headgate.learning.datasets import BYTE
 from headgate.simulation.executors import RaggedBatch
-from headgate.simulation.executors.batched import Batched
 from headgate.simulation.executors.executor import slices
 from headgate.simulation.executors.flat import FlatLoop
 from headgate.simulation.executors.gram import Gram
 from headgate.simulation.executors.reference import Reference
-from headgate.simulation.executors.streams import CudaStreams
 from headgate.simulation.executors.types import Task
+from headgate_kernels.batched import Batched
+from headgate_kernels.compiled import Compiled
+from headgate_kernels.streams import CudaStreams
 
 with_triton = pytest.mark.skipif(
     importlib.util.find_spec("triton") is None, reason="triton is not installed"

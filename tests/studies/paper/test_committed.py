@@ -107,6 +107,11 @@ def test_claims_are_judged_from_results_alone_by_one_command(tmp_path, studies):
         for each in (made, committed)
     )
     assert now == then
+    (again, known) = (
+        (folder / "control.json").read_bytes()
+        for folder in (tmp_path / "results" / "paper", RESULTS)
+    )
+    assert again == known, "something was rehearsed: control.json is of other settings"
     assert not (tmp_path / "out" / "runs").exists()
     assert "Of 47 claims of the paper" in (tmp_path / "out" / "claims.md").read_text(
         "utf-8"

@@ -1,11 +1,17 @@
-"""The planner: what is dragged changes the answer, what is copied is the plan, what is
-wrong is said where it is wrong.
+"""The planner: money first; what is dragged changes the answer, what is copied is the
+plan, what is wrong is said where it is wrong and in the words of the field.
 """
 
+import json
 import re
 import tomllib
 
 import pytest
+
+from headgate.web.planning import PlanRequest, answer
+from headgate.web.runs import Library
+
+from ..folders import MadeUp
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -14,8 +20,13 @@ def tile(page, title):
     return page.locator(".tile", has_text=title).locator(".tile-value")
 
 
+def more(page):
+    page.get_by_text("More: memory, the bound").click()
+
+
 def test_a_slider_changes_the_plan_the_link_and_what_is_copied(tab, served):
     page = tab(served, "/plan?rounds=40&seeds=2&policy=acdpp")
+    more(page)
     expect(tile(page, "Keep a sample")).to_have_text("10")
     expect(page.locator(".answer .plot svg.main-svg").first).to_be_visible()
     slider = page.get_by_role("slider", name="Budget")
@@ -27,6 +38,7 @@ def test_a_slider_changes_the_plan_the_link_and_what_is_copied(tab, served):
     assert float(budget) > 100
     expect(page).to_have_url(re.compile(f"budget={budget}&"))
     page.reload()
+    more(page)
     expect(tile(page, "Keep a sample")).to_have_text(kept)
     page.get_by_role("button", name="Copy as TOML").click()
     expect(page.locator("#said")).to_have_text("Copy as TOML: copied")
@@ -34,41 +46,138 @@ def test_a_slider_changes_the_plan_the_link_and_what_is_copied(tab, served):
     assert plan["system"]["budget"] == float(budget)
 
 
-def test_the_last_of_many_movements_is_answered(tab, served):
-    page = tab(served, "/plan?rounds=40&seeds=2", expected="422")
-    expect(page.locator(".tile")).to_have_count(7)
+def test_it_says_first_what_it_costs_what_one_gets_and_what_one_saves(tab, served):
+    page = tab(served, "/plan?budget=12.5&rounds=40&seeds=3&currency=€")
+    asked = {
+        "system": {"buffers": [8, 9, 10, 11, 12], "clients": 10, "budget": 12.5},
+        "prices": {"kind": "uniform", "low": 1, "high": 10},
+        "run": {"rounds": 40, "seeds": 3},
+    }
+    told = answer(PlanRequest(**asked), Library(served.library._root))
+    tiles = page.locator(".answer > .tiles .tile-value")
+    labels, saved = told.bought.labels.mean, told.saved.mean
+    expect(tiles).to_have_text(
+        ["€\u00a0500", f"{labels:,.0f}", f"{100 * saved:.0f}\u00a0%"]
+    )
+    row = page.get_by_role("row", name="Labels bought")
+    of, evenly = told.bought.labels, told.evenly.labels
+    for one in (of, evenly):
+        expect(row).to_contain_text(f"{one.mean:,.0f}({one.low:.0f} … {one.high:.0f})")
+    expect(page.get_by_text("of 3 rehearsals")).to_be_visible()
+    expect(page.locator(".answer .grid").first.locator("figure")).to_have_count(3)
+    expect(page.get_by_text("the paper’s violations")).to_be_hidden()
+    more(page)
+    expect(page.get_by_text("the paper’s violations")).to_be_visible()
+
+
+def test_the_last_of_many_movements_is_answered_and_errors_name_their_field(
+    tab, served
+):
+    page = tab(served, "/plan?rounds=40&seeds=2", expected="422|400")
+    more(page)
+    in_memory = page.locator(".tile", has_text="Most in memory")
     field = page.get_by_role("spinbutton", name="Clients")
     for clients in range(11, 31):
         field.fill(str(clients))
-    expect(page.locator(".tile", has_text="Most in memory")).to_contain_text("of 300")
+    expect(in_memory).to_contain_text("of 300")
     expect(page.locator(".answer")).to_have_attribute("aria-busy", "false")
-    expect(page.locator(".tile", has_text="Most in memory")).to_contain_text("of 300")
+    expect(in_memory).to_contain_text("of 300")
+    wrong = page.locator(".field-wrong:visible")
     budget = page.get_by_role("spinbutton", name="Budget")
-    budget.fill("-5")
-    expect(
-        page.locator(".field[data-setting='system.budget'] .field-wrong")
-    ).to_contain_text("system.budget")
+    budget.fill("0")
+    expect(wrong).to_have_text("Budget a round: must be above 0")
     budget.fill("50")
-    expect(page.locator(".field-wrong:visible")).to_have_count(0)
+    expect(wrong).to_have_count(0)
+    rounds = page.get_by_role("spinbutton", name="Rounds")
+    rounds.fill("5001")
+    expect(wrong).to_have_text("Rounds: must be at most 5000")
+    expect(rounds).to_have_attribute("aria-invalid", "true")
 
 
 def test_policy_K_prices_and_recipes(tab, served):
     page = tab(served, "/plan?rounds=40&seeds=2")
-    expect(tile(page, "Policy")).to_have_text("headgate")
-    assert (
-        page.get_by_label("Policy").locator("option").first.text_content() == "headgate"
-    )
-    page.get_by_label("Policy").select_option("acdpp")
-    expect(page.locator(".tile")).to_have_count(7)
+    header = page.locator(".beside thead th").first
+    expect(header).to_have_text("headgate")
+    policy = page.get_by_label("Policy", exact=True)
+    assert policy.locator("option").first.text_content() == "headgate"
+    policy.select_option("below")
+    expect(header).to_have_text("below")
+    expect(page.get_by_role("spinbutton", name="Quantile")).to_have_value("0.5")
+    policy.select_option("acdpp")
+    expect(header).to_have_text("acdpp")
     page.get_by_label("Choose K for me").uncheck()
     page.get_by_role("spinbutton", name="K,").fill("4")
+    more(page)
     expect(tile(page, "Keep a sample")).to_have_text("4")
     page.get_by_label("Prices are").select_option("brent")
     expect(page.get_by_role("slider", name="Times $ per barrel")).to_be_visible()
-    page.get_by_label("Policy").select_option("headgate")
-    expect(tile(page, "Policy")).to_have_text("headgate")
+    policy.select_option("headgate")
+    expect(header).to_have_text("headgate")
     page.get_by_label("Start from").select_option("digits")
-    expect(page.get_by_role("spinbutton", name="Horizon")).to_have_value("60")
+    expect(page.get_by_role("spinbutton", name="Rounds")).to_have_value("60")
+
+
+def test_a_price_list_of_ones_own_is_pasted_or_uploaded(tab, served, tmp_path):
+    page = tab(served, "/plan?rounds=6&seeds=2&budget=20&currency=$", expected="422")
+    page.get_by_label("Prices are").select_option("list")
+    wrong = page.locator(".field-wrong:visible")
+    expect(wrong).to_contain_text("Price list: paste your prices")
+    area = page.get_by_label("Prices, one a round")
+    area.fill("price\n0.25\ncheap\n")
+    expect(wrong).to_have_text(
+        'Price list: "cheap" in row 2 of column "price" is not a number'
+    )
+    file = tmp_path / "mine.csv"
+    file.write_text("day,eur\n1,0.5\n2,0.25\n3,0.25\n")
+    page.get_by_label("Price list, a CSV file").set_input_files(file)
+    expect(wrong).to_have_text(
+        'Price list: no column "price"; its header names "day", "eur"'
+    )
+    page.get_by_label("Column").fill("eur")
+    expect(wrong).to_have_count(0)
+    expect(page.get_by_text("every rehearsal is alike")).to_be_visible()
+    page.reload()
+    expect(page.get_by_text("every rehearsal is alike")).to_be_visible()
+    expect(page.get_by_label("Prices, one a round")).to_have_value(
+        re.compile("day,eur")
+    )
+    page.get_by_label("Start over at its end").uncheck()
+    expect(wrong).to_contain_text("Price list: ends after 3 rounds")
+
+
+def test_a_plan_begins_with_the_newest_finished_runs_and_tells_their_accuracy(
+    tab, tmp_path
+):
+    labels = [f"system.budget={budget}" for budget in (10.0, 40.0)]
+    for label in labels:
+        system = {"buffers": [4, 6, 5], "budget": float(label.split("=")[1])}
+        MadeUp(
+            tmp_path / "mine" / label, ("headgate", "constant"), system=system
+        ).finish()
+    (tmp_path / "mine" / "sweep.json").write_text(json.dumps({"points": labels}))
+    page = tab(tmp_path, "/plan")
+    chosen = page.get_by_label("Start from").locator("option:checked")
+    expect(chosen).to_have_text(re.compile("^mine: .*at 10, 40 a round$"))
+    known = tile(page, "Test accuracy")
+    expect(known).to_have_text(re.compile(r"^\d+\.\d.%$"))
+    expect(page.locator(".beside")).to_contain_text("From mine:")
+    page.get_by_role("spinbutton", name="Clients").fill("5")
+    expect(known).to_have_count(0)
+    expect(page.locator(".beside")).to_contain_text(
+        "is not known: the runs that this began with have other settings (clients)"
+    )
+
+
+def test_on_a_phone_the_answer_comes_first_and_stays_in_view(tab, served):
+    page = tab(served, "/plan?rounds=40&seeds=2", width=390)
+    slider = page.get_by_role("slider", name="Buffer of a client")
+    total = tile(page, "In all")
+    expect(total).to_have_text("2,200")
+    assert total.bounding_box()["y"] < slider.bounding_box()["y"]
+    slider.scroll_into_view_if_needed()
+    slider.press("PageUp")
+    expect(total).to_be_in_viewport()
+    expect(slider).to_be_in_viewport()
 
 
 def test_a_plan_that_breaks_a_limit_is_said_in_red_and_the_way_out_works(tab, served):
@@ -76,7 +185,7 @@ def test_a_plan_that_breaks_a_limit_is_said_in_red_and_the_way_out_works(tab, se
     said = page.locator(".note.broken")
     expect(said).to_contain_text("runs go over budget")
     expect(said).to_contain_text("take headgate, or set capacity")
-    expect(page.locator(".tile.over", has_text="Runs over budget")).to_be_visible()
+    expect(page.locator(".tile.over", has_text="In all, at most")).to_be_visible()
     page.get_by_label("Keep both limits").check()
     expect(said).to_be_hidden()
     expect(page).to_have_url(re.compile("limits=kept"))

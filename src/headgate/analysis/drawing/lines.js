@@ -64,10 +64,14 @@ function domain(i, panes) {
   return i === 0 ? [share + GAP / 2, 1] : [0, share - GAP / 2];
 }
 
-// There is no round 2.5.
+// Whole rounds, as there is no round 2.5, and the last of them, where the axis ends.
 function wholeRounds(own, panes) {
   const last = Math.max(1, ...panes.flatMap((pane) => pane.lines.map((line) => line.x[line.x.length - 1] || 1)));
-  if (last <= 10) own.dtick = 1;
+  const rough = last / (narrow() ? 5 : 10);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = Math.max(1, power * [1, 2, 5, 10].find((each) => each * power >= rough));
+  const before = Array.from({ length: Math.floor(last / step) }, (_, i) => (i + 1) * step).filter((round) => last - round > step / 2);
+  own.tickvals = [...before, last];
 }
 
 // 1, 2, 5, 10 over few powers of ten, the powers alone over many.

@@ -69,11 +69,12 @@ function seriesOf(one, key) {
 // What to draw of one figure; null before the first round.
 function contentOf(spec, { names, curves, looks, hidden, levels }) {
   if (spec.changing && !levels.changes.length) return null;
-  const panes = spec.panes.map((pane) => {
+  const drawn = spec.panes.map((pane) => {
     const lines = (pane.once ? names.slice(0, 1) : names).map((name, i) => ({ ...lineOf(pane, curves.get(name)), name: pane.once ? "price" : name, look: pane.once ? { colour: 6, dash: 0 } : looks[i], hidden: !pane.once && hidden.has(name) })).filter((line) => line.x.length);
     return { ...pane, lines, levels: pane.level ? levels[pane.level] : [], log: pressed(lines) };
   });
-  if (!panes.some((pane) => pane.lines.length)) return null;
+  const panes = drawn.filter((pane) => pane.lines.length);
+  if (!panes.length) return null;
   const numbers = panes.flatMap((pane) => pane.lines.map((line) => ({ ...line, policy: line.name, series: pane.series })));
   return { ...lineFigure({ x: "Round", panes }), label: labelOf(panes), table: tableOf(panes), csv: longTable(numbers, "t", ["policy", "series"]) };
 }

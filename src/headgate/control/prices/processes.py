@@ -323,7 +323,7 @@ class PerClient(PriceProcess):
         clients = np.arange(len(self.factors))
         draw = uniform(seed[..., None], Purpose.PRICE_CLIENT, t[..., None], clients)
         own = np.asarray(self.factors) * (1 + self.noise * (2 * draw - 1))
-        return np.asarray(self.common.path(seeds, start, stop)[..., None] * own)
+        return self.common.path(seeds, start, stop)[..., None] * own
 
     def mean(self, rounds: int | None) -> float:
         """Return the expected average price over rounds and clients."""

@@ -95,7 +95,7 @@ class Trace(PriceProcess):
         if path.suffix not in (".csv", ".parquet"):
             raise DataError(f"file = {path}: must end in .csv or .parquet")
         content = path.read_bytes()
-        values = np.array(_column(path, content, self.column), dtype=np.float64)
+        values = np.array(prices_in(path, content, self.column), dtype=np.float64)
         object.__setattr__(self, "sha256", checksum(path, self.sha256, content))
         return values
 
@@ -126,12 +126,16 @@ class Trace(PriceProcess):
         return mean
 
 
-def _column(
+def prices_in(
     path: Path,
     content: bytes,
     asked: str | None,
 ) -> list[float]:
-    """Return the prices in a file, with NaN for a missing one."""
+    """Return the prices in the content of a file, with NaN for a missing one.
+
+    `path` is its name in error messages, and its suffix says how to read it. `asked` is
+    the name of the column; left out: price or, if it is missing, cost.
+    """
     import polars
 
     kind = path.suffix[1:]
@@ -255,7 +259,7 @@ class Market(PriceProcess):
         return self._scaled(values[:, 0])
 
     def _scaled(self, values: Floats) -> Floats:
-        return np.asarray(self.scale * np.maximum(values, 0.0))
+        return self.scale * np.maximum(values, 0.0)
 
     def path(
         self,

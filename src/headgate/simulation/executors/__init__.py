@@ -35,13 +35,15 @@ SHIPPED = {
     "reference": "headgate.simulation.executors.reference:Reference",
     "gram": "headgate.simulation.executors.gram:Gram",
     "flat": "headgate.simulation.executors.flat:FlatLoop",
-    "batched": "headgate.simulation.executors.batched:Batched",
-    "streams": "headgate.simulation.executors.streams:CudaStreams",
-    "compiled": "headgate.kernels.compiled:Compiled",
-    "triton": "headgate.kernels.triton_executor:TritonKernels",
+    "batched": "headgate_kernels.batched:Batched",
+    "streams": "headgate_kernels.streams:CudaStreams",
+    "compiled": "headgate_kernels.compiled:Compiled",
+    "triton": "headgate_kernels.triton_executor:TritonKernels",
 }
-"""The entry points of this package; they are listed here and not in its metadata, so
-that a checkout need not be installed
+"""The entry points of our own executors. They are listed here and not in the
+distribution's metadata, so that a checkout need not be installed. Those of
+`headgate_kernels`, a package of its own with those that are there for speed alone, come
+in by this door.
 """
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from headgate.control.checks import a_share, positive
 from headgate.control.policies.budgeted.headgate import Headgate
 from headgate.control.types import Arrays, Bools, Floats, System, View
+from headgate.theory.reuse import quotient
 
 OPEN = 100
 """number of rounds to which `false_alarms` refers with an open end"""
@@ -182,12 +183,7 @@ def observe(
     loss, count, memory = heard(view, memory)
     usual, samples = memory["usual"], memory["usual_samples"]
     known = (samples >= FIRST) & (usual > 0) & (count > 0)
-    ratio = np.divide(
-        loss,
-        usual,
-        out=np.ones_like(loss),
-        where=known,
-    )
+    ratio = quotient(loss, usual, known, 1.0)
     heard_of = np.where(known, count, 0.0)
     count, known = np.where(settled, count, 0.0), known & settled
 
@@ -201,12 +197,7 @@ def observe(
     kept = samples * np.exp(-counted / LASTING)
     weight = kept + counted
     total = usual * kept + loss * counted
-    mean = np.divide(
-        total,
-        weight,
-        out=np.zeros_like(usual),
-        where=weight > 0,
-    )
+    mean = quotient(total, weight, weight > 0)
     learnt = {
         "evidence": np.maximum(memory["evidence"] + evidence, 0.0),
         "scatter": memory["scatter"] + np.where(known, off, 0.0),

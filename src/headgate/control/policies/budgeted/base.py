@@ -17,6 +17,7 @@ from headgate.control.policy import AdmissionPolicy
 from headgate.control.retention import Fifo, Retention
 from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
 from headgate.errors import SettingError
+from headgate.theory.reuse import quotient
 
 MOST_SHARE = 1 + 1e-9
 """the largest share of the places, 1, with a tolerance for rounding"""
@@ -257,13 +258,7 @@ def fair(
     step = wanted - size * due
     ahead = bought - before * due
     slack = tolerance * due * (before + size) - np.where(step > 0, ahead, -ahead)
-    whole_step = np.ones_like(step)
-    part = np.divide(
-        slack,
-        np.abs(step),
-        out=whole_step,
-        where=step != 0,
-    )
+    part = quotient(slack, np.abs(step), step != 0, 1.0)
     first = np.clip(
         part.min(
             axis=-1,
@@ -291,13 +286,7 @@ def divided(
         axis=-1,
         keepdims=True,
     )
-    nothing = np.zeros_like(wanted)
-    due = np.divide(
-        total[:, None] * wanted,
-        size,
-        out=nothing,
-        where=size > 0,
-    )
+    due = quotient(total[:, None] * wanted, size, size > 0)
     # Rounding never exceeds the total.
     whole = np.minimum(np.floor(due * JUST_BELOW), places)
     left = total - whole.sum(axis=-1)

@@ -21,6 +21,7 @@ from headgate.control.policies.budgeted.purse import money_left, pace, rounds_le
 from headgate.control.policy import PolicyContext
 from headgate.control.types import Arrays, Bools, Floats, System, View
 from headgate.errors import require
+from headgate.theory.reuse import quotient
 
 MOST_REMEMBERED = 100_000
 SHORT = 256
@@ -190,13 +191,7 @@ class Headgate(BudgetedPolicy):
         if price.ndim == 2:
             places = self.places(view.system)
             price = (price * places).sum(axis=-1) / self.all_places(view.system)
-        endless = np.full_like(price, np.inf)
-        buys = np.divide(
-            view.system.budget,
-            price,
-            out=endless,
-            where=price > 0,
-        )
+        buys = quotient(view.system.budget, price, price > 0, np.inf)
         return np.minimum(buys, renewed)
 
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
@@ -232,7 +227,7 @@ class Headgate(BudgetedPolicy):
             return pace(view, self.overdraft)
         before = self._spent_by((view.t - 1) / horizon)
         weight = _part_of_rest(before, self._spent_by(view.t / horizon))
-        return np.asarray(weight * money_left(view, self.overdraft))
+        return weight * money_left(view, self.overdraft)
 
     def _spent_by(self, time: float) -> float:
         """Return the share of the money that is spent by a share of the rounds."""

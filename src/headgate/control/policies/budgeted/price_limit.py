@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headgate.control.types import Floats, Ints
+from headgate.theory.reuse import quotient
 
 SPREAD = 5
 """number of prices remembered per round with a price per client, evenly spaced from the
@@ -71,13 +72,8 @@ def share_at_edge(left: Floats, tied: Floats) -> Floats:
 
     The share is 1 if they cost nothing.
     """
-    share = np.divide(
-        left,
-        tied,
-        out=np.ones_like(left),
-        where=tied > 0,
-    )
-    return np.asarray(np.clip(share, 0.0, 1.0))
+    share = quotient(left, tied, tied > 0, 1.0)
+    return np.clip(share, 0.0, 1.0)
 
 
 def edge_of(

@@ -5,6 +5,7 @@ from numpy.typing import ArrayLike
 
 from headgate.control.apportion import PART_OF_SAMPLE
 from headgate.control.types import Bools, Floats, Ints, View
+from headgate.theory.reuse import quotient
 
 LEAST_ROUNDS = 20
 """the least number of rounds over which money is spread with an open end"""
@@ -68,7 +69,7 @@ def rounds_left(view: View) -> float:
 def money_left(view: View, overdraft: float) -> Floats:
     """Return the money that may still be spent, (R,)."""
     left = view.system.money(view.t, overdraft) - view.spent
-    return np.asarray(np.maximum(left, 0.0))
+    return np.maximum(left, 0.0)
 
 
 def pace(view: View, overdraft: float) -> Floats:
@@ -98,13 +99,7 @@ def affordable(
     """
     price, lot = view.one_price(), view.lot
     left = np.maximum(most - view.spent, 0.0)
-    endless = np.full_like(price, np.inf)
-    fits = np.divide(
-        left,
-        price,
-        out=endless,
-        where=price > 0,
-    )
+    fits = quotient(left, price, price > 0, np.inf)
     whole = in_lots(np.minimum(wanted + PART_OF_SAMPLE, fits), lot)
 
     fewer = np.maximum(whole - lot, 0.0)
@@ -114,7 +109,7 @@ def affordable(
 
 def in_lots(samples: Floats, lot: int) -> Floats:
     """Return the number of samples, rounded down to whole lots."""
-    return np.asarray(lot * np.floor(samples / lot))
+    return lot * np.floor(samples / lot)
 
 
 def within_purse(view: View, total: Floats) -> Floats:
@@ -146,12 +141,7 @@ def affordable_by_client(
 
     cost = (view.price * wanted).sum(axis=-1)
     left = np.maximum(most - view.spent, 0.0)
-    part = np.divide(
-        left,
-        cost,
-        out=np.ones_like(cost),
-        where=cost > left,
-    )
+    part = quotient(left, cost, cost > left, 1.0)
     cut = wanted * part[:, None]
     whole = in_lots(np.minimum(cut + owed + PART_OF_SAMPLE, places), view.lot)
     whole = np.where(too_dear(whole), in_lots(cut * JUST_BELOW, view.lot), whole)

@@ -16,6 +16,7 @@ from headgate.control.policy import PolicyContext
 from headgate.control.prices import PriceProcess
 from headgate.control.types import Arrays, Floats, System, View
 from headgate.errors import require
+from headgate.theory.reuse import quotient
 
 DRAWS = 1 << 17
 """number of prices from which a distribution is estimated"""
@@ -142,12 +143,7 @@ class Below(BudgetedPolicy):
         each = view.price if by_client else price[:, None]
         cost = (each * self.places(view.system)).sum(axis=-1)
         money = pace(view, self.overdraft) / self.quantile
-        share = np.divide(
-            money,
-            cost,
-            out=np.ones_like(money),
-            where=cost > money,
-        )
+        share = quotient(money, cost, cost > money, 1.0)
         share = np.where(price <= limit, share, 0.0)
         if by_client:
             share = np.broadcast_to(share[:, None], view.price.shape)

@@ -74,6 +74,6 @@ def felt(
     With a price per client it is that of each client, (R, M).
     """
     if price.ndim == 2:
-        return np.asarray(price / memory["used"] ** smooth)
+        return price / memory["used"] ** smooth
     worth = (ages(memory["renewed"], t) * NEWER) ** smooth
-    return np.asarray(price[:, None] / worth)
+    return price[:, None] / worth

@@ -3,6 +3,7 @@
 import { remember } from "./address.js";
 import { h, refill, say } from "../drawing/dom.js";
 import { startTheme } from "../drawing/theme.js";
+import { runTitle } from "./words.js";
 
 const PAGES = [
   { at: /^\/$/, nav: "/", title: "Runs", load: () => import("./pages/runs.js") },
@@ -25,7 +26,7 @@ async function show(arrived) {
   }
   if (!page) return lost();
   const name = location.pathname.match(page.at)[1];
-  title(name ? decodeURIComponent(name) : page.title);
+  title(name ? runTitle(decodeURIComponent(name)) : page.title);
   const { open } = await page.load();
   if (signal.aborted) return;
   main.replaceChildren();

@@ -12,7 +12,7 @@ export class Slider {
     const id = `field-${(made += 1)}`;
     this.range = h("input", { type: "range", id, min: 0, max: STEPS, step: 1, "aria-describedby": about && `${id}-about` });
     this.number = h("input", { type: "number", step: step < 1 ? "any" : step, inputmode: step < 1 ? "decimal" : "numeric", "aria-label": `${label}${unit ? `, ${unit}` : ""}` });
-    this.node = h("div", { class: "field", "data-setting": setting },
+    this.node = h("div", { class: "field", "data-setting": setting, "data-label": label },
       h("label", { for: id }, label, " ", unit && h("span", { class: "unit" }, unit)), this.number, this.range,
       about && h("p", { class: "field-about", id: `${id}-about` }, about), h("p", { class: "field-wrong", role: "alert", hidden: true }));
     this.range.addEventListener("input", () => this.take(this.fromRange()));
@@ -63,7 +63,7 @@ export class Slider {
   }
 }
 
-export function textField({ label, about, value, setting, parse, changed }) {
+export function textField({ label, about, value, setting, parse, changed, short }) {
   const id = `field-${(made += 1)}`;
   const input = h("input", { type: "text", id, value, autocomplete: "off", spellcheck: "false", "aria-describedby": about && `${id}-about` });
   input.addEventListener("input", () => {
@@ -71,12 +71,12 @@ export function textField({ label, about, value, setting, parse, changed }) {
     input.setAttribute("aria-invalid", String(parsed === null));
     if (parsed !== null) changed(parsed);
   });
-  return h("div", { class: "field text", "data-setting": setting }, h("label", { for: id }, label), input, about && h("p", { class: "field-about", id: `${id}-about` }, about), h("p", { class: "field-wrong", role: "alert", hidden: true }));
+  return h("div", { class: short ? "field" : "field text", "data-setting": setting, "data-label": label }, h("label", { for: id }, label), input, about && h("p", { class: "field-about", id: `${id}-about` }, about), h("p", { class: "field-wrong", role: "alert", hidden: true }));
 }
 
 export function selectField({ label, about, options, value, setting, changed }) {
   const id = `field-${(made += 1)}`;
   const select = h("select", { id }, options.map(([key, text]) => h("option", { value: key, selected: key === value }, text)));
   select.addEventListener("change", () => changed(select.value));
-  return h("div", { class: "field text", "data-setting": setting }, h("label", { for: id }, label), select, about && h("p", { class: "field-about" }, about));
+  return h("div", { class: "field text", "data-setting": setting, "data-label": label }, h("label", { for: id }, label), select, about && h("p", { class: "field-about" }, about), h("p", { class: "field-wrong", role: "alert", hidden: true }));
 }

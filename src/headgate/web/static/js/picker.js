@@ -4,6 +4,7 @@ import { aborted, get } from "./api.js";
 import { h, refill } from "../drawing/dom.js";
 import { ago } from "../drawing/format.js";
 import { stateMark } from "./marks.js";
+import { runTitle } from "./words.js";
 
 const MOST = 20;
 
@@ -22,7 +23,7 @@ export class RunPicker {
   }
 
   show() {
-    refill(this.chips, this.names.map((name) => h("span", { class: "chip chosen" }, name, h("button", { type: "button", class: "quiet small", "aria-label": `Remove ${name}`, onclick: () => this.set(this.names.filter((one) => one !== name)) }, "×"))));
+    refill(this.chips, this.names.map((name) => h("span", { class: "chip chosen" }, runTitle(name), h("button", { type: "button", class: "quiet small", "aria-label": `Remove ${runTitle(name)}`, onclick: () => this.set(this.names.filter((one) => one !== name)) }, "×"))));
     this.field.disabled = this.names.length >= MOST;
   }
 
@@ -39,7 +40,7 @@ export class RunPicker {
       const { rows } = await get("/runs", { search: this.field.value, limit: 30 }, AbortSignal.any([this.asking.signal, this.signal]));
       const left = rows.filter((row) => !this.names.includes(row.name)).slice(0, 8);
       this.at = -1;
-      refill(this.found, left.map((row, i) => h("li", { id: `found-${i}`, role: "option", "aria-selected": "false", tabindex: "-1", "data-name": row.name, onmousedown: (event) => { event.preventDefault(); this.take(row.name); } }, h("span", { class: "found-name" }, row.name), stateMark(row.state), h("span", { class: "soft" }, ago(row.started)))),
+      refill(this.found, left.map((row, i) => h("li", { id: `found-${i}`, role: "option", "aria-selected": "false", tabindex: "-1", "data-name": row.name, onmousedown: (event) => { event.preventDefault(); this.take(row.name); } }, h("span", { class: "found-name" }, runTitle(row.name)), stateMark(row.state), h("span", { class: "soft" }, ago(row.started)))),
         !left.length && h("li", { class: "soft", role: "option", "aria-disabled": "true", "aria-selected": "false" }, rows.length ? "All of these are chosen" : "No run found"));
       if (document.activeElement === this.field) this.open();
     } catch (error) {

@@ -1,18 +1,20 @@
 // The fields of the planner.
 
 import { h } from "../drawing/dom.js";
+import { whole } from "../drawing/format.js";
 import { selectField, Slider, textField } from "./fields.js";
 import { canKeep, POLICIES, priceDefaults, PRICES, wholes } from "./planning.js";
 
 export function planForm({ plan, offered, change, recipe }) {
   const group = (title, ...fields) => h("fieldset", { class: "group" }, h("legend", null, title), fields);
   return [
-    offered.recipes.length > 0 && selectField({ label: "Start from", value: plan.recipe, options: [["", "your own"], ...offered.recipes.map(({ name }) => [name, name])], changed: recipe }),
-    group("Memory", memoryFields(plan, offered, change)),
+    selectField({ label: "Start from", value: plan.recipe, options: [["", "your own"], ...offered.starts.map(({ key, title }) => [key, title])], changed: recipe }),
     group("Money and time",
-      new Slider({ label: "Budget", unit: "money a round", least: 1, most: 1000, step: 0.1, scale: "log", value: plan.budget, setting: "system.budget", changed: (budget) => change({ budget }) }).node,
-      new Slider({ label: "Horizon", unit: "rounds", least: 10, most: 2000, step: 1, scale: "log", value: plan.rounds, setting: "run.rounds", changed: (rounds) => change({ rounds }) }).node),
+      new Slider({ label: "Budget a round", least: 1, most: 1000, step: 0.1, scale: "log", value: plan.budget, setting: "system.budget", changed: (budget) => change({ budget }) }).node,
+      new Slider({ label: "Rounds", least: 10, most: 2000, step: 1, scale: "log", value: plan.rounds, setting: "run.rounds", changed: (rounds) => change({ rounds }) }).node,
+      textField({ label: "Currency", value: plan.currency, setting: "system.currency", parse: (text) => text.trim().slice(0, 8), short: true, changed: (currency) => change({ currency }) })),
     group("Prices", priceFields(plan, offered, change)),
+    group("Memory", memoryFields(plan, offered, change)),
     group("Policy", policyFields(plan, offered, change)),
   ];
 }
@@ -49,6 +51,7 @@ function priceFields(plan, offered, change) {
     changed: (chosen) => change({ kind: chosen, process: priceDefaults(chosen) }, true),
   });
   const process = { ...plan.process };
+  if (plan.kind === "list") return [kind, priceList(process, change)];
   return [kind, Object.entries(PRICES[plan.kind].fields).map(([name, [label, , least, most, step]]) => {
     const changed = (value) => {
       process[name] = value;
@@ -59,6 +62,31 @@ function priceFields(plan, offered, change) {
     if (typeof process[name] === "object") return textField({ label, setting, value: JSON.stringify(process[name]), parse: numbers, changed });
     return new Slider({ label, setting, least: least || 0, most, step, value: process[name], changed }).node;
   })];
+}
+
+const MOST = 200_000; // characters, as the server takes them
+
+function priceList(process, change) {
+  const give = (changes) => change({ process: { ...Object.assign(process, changes) } });
+  const area = h("textarea", { id: "price-list", rows: 6, value: process.text, spellcheck: "false", autocomplete: "off", placeholder: "date,price\n2026-01-01,0.05\n2026-01-02,0.11" });
+  const wrong = h("p", { class: "field-wrong", role: "alert", hidden: true });
+  const take = (text) => {
+    wrong.hidden = text.length <= MOST;
+    wrong.textContent = `Price list: ${whole(text.length)} characters; at most ${whole(MOST)}`;
+    if (wrong.hidden) give({ text });
+  };
+  area.addEventListener("input", () => take(area.value));
+  const file = h("input", { type: "file", accept: ".csv,.txt,text/csv,text/plain", "aria-label": "Price list, a CSV file" });
+  file.addEventListener("change", async () => {
+    if (!file.files.length) return;
+    area.value = await file.files[0].slice(0, 4 * MOST).text();
+    take(area.value);
+  });
+  return [
+    h("div", { class: "field text", "data-setting": "prices.csv prices", "data-label": "Price list" }, h("label", { for: "price-list" }, "Prices, one a round"), area, file, wrong),
+    textField({ label: "Column", value: process.column, about: "left out: price", setting: "prices.column", parse: (text) => text.trim(), short: true, changed: (column) => give({ column }) }),
+    h("label", { class: "check" }, h("input", { type: "checkbox", checked: process.repeat, onchange: (event) => give({ repeat: event.target.checked }) }), "Start over at its end"),
+  ];
 }
 
 function numbers(text) {
@@ -89,9 +117,10 @@ function policyFields(plan, offered, change) {
   const check = (key, label, about) => h("div", { class: "field text" }, h("label", { class: "check" }, h("input", { type: "checkbox", checked: plan[key], onchange: (event) => change({ [key]: event.target.checked }) }), label), h("p", { class: "field-about" }, about));
   if (canKeep(settings)) fields.push(check("kept", "Keep both limits", "capacity = \"buffer\", purse = true: full buffers drop their oldest sample, and no run spends more than its budget"));
   if (settings.includes("burst")) fields.push(check("burst", "Never ask beyond the free places", "the paper’s own rule asks for as much as it likes in round 1"));
-  const exponent = (name, label, about) => settings.includes(name) && new Slider({ label, about, least: 0.05, most: 0.95, step: 0.01, value: plan[name], setting: setting(name), changed: (value) => change({ [name]: value }) }).node;
+  const exponent = (name, label, about) => settings.includes(name) && new Slider({ label, about, least: 0.05, most: name === "quantile" ? 1 : 0.95, step: 0.01, value: plan[name], setting: setting(name), changed: (value) => change({ [name]: value }) }).node;
+  if (settings.includes("quantile")) fields.push(exponent("quantile", "Quantile", "0.5: below the median; 1: the same money in every round"));
   const fine = h("details", { class: "fine" }, h("summary", null, "Fine tuning"),
-    new Slider({ label: "Seeds", about: "rehearsals, each with its own luck of prices", least: 1, most: 20, step: 1, value: plan.seeds, setting: "run.seeds", changed: (seeds) => change({ seeds }) }).node,
+    new Slider({ label: "Rehearsals", about: "each with its own luck of prices", least: 1, most: 20, step: 1, value: plan.seeds, setting: "run.seeds", changed: (seeds) => change({ seeds }) }).node,
     exponent("gamma", "γ", "V = T^γ: how much learning counts beside debt"),
     exponent("phi", "φ", "ρ = 1 − T^−φ: how far a round may leave the rate"));
   return [...fields, fine];

@@ -1,6 +1,8 @@
 // A plan as the page holds it, as an address says it, and as the server wants it.
 
+const LIST = "headgate-prices"; // where the browser keeps a price list
 export const PRICES = {
+  list: { title: "My own price list", about: "one price a round: paste it, or choose a CSV file", fields: { text: ["Prices", ""], column: ["Column", ""], repeat: ["Start over at its end", true] } },
   uniform: { title: "Uniform", about: "any price between two, equally likely", fields: { low: ["Lowest", 1, 0.1, 50], high: ["Highest", 10, 0.1, 100] } },
   constant: { title: "Constant", about: "always the same", fields: { value: ["Price", 5, 0.1, 50] } },
   switches: { title: "Switches", about: "levels that follow one another", fields: { levels: ["Levels", [10, 1]], lengths: ["Rounds each", [50, 50]], repeat: ["Again and again", true] } },
@@ -12,13 +14,14 @@ export const PRICES = {
 // In the order in which they are offered.
 export const POLICIES = {
   headgate: "recommended: buys when prices are low, never above the budget or the buffers",
+  below: "buys at prices below the median of those seen so far, or below another quantile",
   acdpp: "the paper’s: adaptive constraint, drift plus penalty", constant: "the same number every round",
   dpp: "drift plus penalty without the adaptive constraint", hybrid: "half of the clients constant, half static", oracle: "all new every round, whatever it costs",
   threshold: "buys below a fixed price",
 };
 
 export const DEFAULTS = {
-  recipe: "", buffers: [8, 9, 10, 11, 12], clients: 10, budget: 55, rounds: 100, kind: "uniform", process: priceDefaults("uniform"), policy: "headgate", K: null, seeds: 5, gamma: 0.5, phi: 0.5, burst: false, kept: false,
+  recipe: "", currency: "", buffers: [8, 9, 10, 11, 12], clients: 10, budget: 55, rounds: 100, kind: "uniform", process: priceDefaults("uniform"), policy: "headgate", K: null, seeds: 20, gamma: 0.5, phi: 0.5, quantile: 0.5, burst: false, kept: false,
 };
 
 export function priceDefaults(kind) {
@@ -30,11 +33,12 @@ export function fromQuery(query) {
   const kind = query.get("prices") in PRICES ? query.get("prices") : DEFAULTS.kind;
   const process = priceDefaults(kind);
   for (const name of Object.keys(process)) if (query.has(`prices.${name}`)) process[name] = read(query.get(`prices.${name}`), process[name]);
+  if (kind === "list") process.text = sessionStorage.getItem(LIST) || ""; // too long for an address
   return {
     ...DEFAULTS, kind, process,
-    recipe: query.get("recipe") || "",
+    recipe: query.get("recipe") || "", currency: query.get("currency") || "",
     buffers: query.has("buffers") ? wholes(query.get("buffers")) || DEFAULTS.buffers : DEFAULTS.buffers,
-    clients: number("clients"), budget: number("budget"), rounds: number("rounds"), seeds: number("seeds"), gamma: number("gamma"), phi: number("phi"),
+    clients: number("clients"), budget: number("budget"), rounds: number("rounds"), seeds: number("seeds"), gamma: number("gamma"), phi: number("phi"), quantile: number("quantile"),
     K: query.has("K") ? number("K") : null,
     burst: query.get("burst") === "buffer", kept: query.get("limits") === "kept",
     policy: query.get("policy") in POLICIES ? query.get("policy") : DEFAULTS.policy,
@@ -43,27 +47,42 @@ export function fromQuery(query) {
 
 export function toQuery(plan) {
   const query = new URLSearchParams({ buffers: plan.buffers.join(","), clients: plan.clients, budget: plan.budget, rounds: plan.rounds, policy: plan.policy, prices: plan.kind });
-  for (const [name, value] of Object.entries(plan.process)) query.set(`prices.${name}`, typeof value === "object" ? JSON.stringify(value) : String(value));
+  const { text, ...process } = plan.process;
+  if (text !== undefined) sessionStorage.setItem(LIST, text);
+  for (const [name, value] of Object.entries(process)) query.set(`prices.${name}`, typeof value === "object" ? JSON.stringify(value) : String(value));
+  if (plan.currency) query.set("currency", plan.currency);
   if (plan.K !== null) query.set("K", plan.K);
   if (plan.recipe) query.set("recipe", plan.recipe);
   if (plan.burst) query.set("burst", "buffer");
   if (plan.kept) query.set("limits", "kept");
-  for (const key of ["seeds", "gamma", "phi"]) if (plan[key] !== DEFAULTS[key]) query.set(key, plan[key]);
+  for (const key of ["seeds", "gamma", "phi", "quantile"]) if (plan[key] !== DEFAULTS[key]) query.set(key, plan[key]);
   return query.toString().replaceAll("%2C", ",");
 }
 
-// The recipe of a plan. `settings` are the names of those that its policy has.
-export function toRequest(plan, settings, bound) {
-  const given = { K: plan.K, gamma: plan.gamma, phi: plan.phi, burst: plan.burst ? "buffer" : null };
+// The recipe of a plan. `settings` are the names of those that its policy has, `start` what it was started from.
+export function toRequest(plan, settings, start) {
+  const given = { K: plan.K, gamma: plan.gamma, phi: plan.phi, quantile: plan.quantile, burst: plan.burst ? "buffer" : null };
   if (plan.kept && canKeep(settings)) Object.assign(given, KEPT);
   const own = Object.entries(given).filter(([name, value]) => value !== null && settings.includes(name));
   return {
-    system: { buffers: plan.buffers, clients: plan.clients, budget: plan.budget },
-    prices: { kind: plan.kind, ...plan.process },
+    system: { buffers: plan.buffers, clients: plan.clients, budget: plan.budget, currency: plan.currency },
+    prices: pricesOf(plan),
     run: { rounds: plan.rounds, seeds: plan.seeds },
     policies: { [plan.policy]: Object.fromEntries(own) },
-    bound: bound || {},
+    bound: start?.bound || {},
+    runs: start?.runs || [],
   };
+}
+
+function pricesOf({ kind, process }) {
+  if (kind !== "list") return { kind, ...process };
+  return { kind: "trace", text: process.text, column: process.column || null, at_end: process.repeat ? "repeat" : "stop" };
+}
+
+// Prices as a recipe has them, as the page holds them; null where it has no fields for them.
+export function fromPrices({ kind, ...process }) {
+  if (kind === "trace") return { kind: "list", process: { text: process.prices.join("\n"), column: "", repeat: process.at_end === "repeat" } };
+  return kind in PRICES ? { kind, process: { ...priceDefaults(kind), ...process } } : null;
 }
 
 // Some policies can be told to stop at the buffers and at the money; headgate and its kin always do.
@@ -77,6 +96,7 @@ export function wholes(text) {
 }
 
 function read(text, like) {
+  if (typeof like === "string") return text;
   if (typeof like === "number") return Number.isFinite(Number(text)) ? Number(text) : like;
   try {
     return JSON.parse(text);

@@ -11,6 +11,7 @@ import { labelOf, longTable, tableOf } from "../../drawing/numbers.js";
 import { failure, skeleton, stateMark } from "../marks.js";
 import { looks as looksOf } from "../../drawing/palette.js";
 import { RunPicker } from "../picker.js";
+import { runTitle } from "../words.js";
 
 const share = { scale: 100, digits: ".1f", unit: " %", text: (value) => fixed(value, 1), least: 0, most: 100 };
 const METRICS = {
@@ -134,7 +135,7 @@ export function open({ main, signal, query }) {
   const base = () => answer.lines[answer.base];
 
   const several = () => answer.runs.length > 1;
-  const named = (line) => (several() ? `${line.run}: ${line.policy}` : line.policy);
+  const named = (line) => (several() ? `${runTitle(line.run)}: ${line.policy}` : line.policy);
 
   function drawn(list, looks) {
     const { scale = 1 } = METRICS[view.metric];
@@ -177,19 +178,19 @@ export function open({ main, signal, query }) {
           h("td", null, said(line.end)),
           h("td", { class: clear ? "clear" : null }, one ? said(one.end, true) : "–"),
           h("td", null, whole(line.seeds)),
-          h("td", null, fixed(line.spend_per_round, 2)),
-          h("td", { class: line.runs_over_budget ? "over" : null }, line.dearest_share === null ? "–" : `${whole(line.runs_over_budget)} of ${whole(line.runs)}, dearest ${percent(line.dearest_share)}`));
+          h("td", null, number(line.spend_per_round)),
+          h("td", { class: line.runs_over_budget ? "over" : null }, line.dearest_share === null ? "–" : `${whole(line.runs_over_budget)} of ${whole(line.runs)}, dearest ${percent(line.dearest_share, 0)}`));
       }))));
   }
 
   function settingsTable() {
     if (!several()) return null;
-    const text = (value) => (Array.isArray(value) ? value.map(text).join(", ") : value === null ? "–" : typeof value === "number" ? String(Number(value.toPrecision(8))) : String(value));
+    const text = (value) => (Array.isArray(value) ? value.map(text).join(", ") : value === null ? "–" : typeof value === "number" ? String(Number(value.toPrecision(4))) : String(value));
     return [
       h("h2", null, "Settings that differ"),
       answer.settings.length
         ? h("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Settings that differ" }, h("table", { class: "settings-table" },
-          h("thead", null, h("tr", null, h("th", { scope: "col" }, "Setting"), answer.runs.map((run) => h("th", { scope: "col" }, h("span", { class: "name" }, run.name), " ", stateMark(run.state))))),
+          h("thead", null, h("tr", null, h("th", { scope: "col" }, "Setting"), answer.runs.map((run) => h("th", { scope: "col" }, h("span", { class: "name" }, runTitle(run.name)), " ", stateMark(run.state))))),
           h("tbody", null, answer.settings.map(({ key, values }) => h("tr", null, h("th", { scope: "row" }, h("code", null, key)), values.map((value) => h("td", null, text(value))))))))
         : h("p", null, "None: all runs were made from the same settings."),
     ];

@@ -1,46 +1,54 @@
-// Before anything runs: buffers, money, prices and rounds in; spend, memory and bounds out, while one drags.
+// Before anything runs: money, prices, rounds and memory in; what it costs in all, what one gets and saves out, while one drags.
 
 import { aborted, get, post } from "../api.js";
 import { h, put, refill, say } from "../../drawing/dom.js";
+import { number } from "../../drawing/format.js";
 import { PlanAnswer } from "../plan_answer.js";
 import { planForm } from "../plan_form.js";
-import { DEFAULTS, fromQuery, toQuery, toRequest } from "../planning.js";
+import { DEFAULTS, fromPrices, fromQuery, toQuery, toRequest } from "../planning.js";
+import { reasonOf, runTitle } from "../words.js";
 
 const PAUSE = 60; // ms after the last movement
 
 export async function open({ main, signal, query }) {
   let plan = fromQuery(query);
-  let offered = { policies: { [plan.policy]: [] }, recipes: [], limits: {} };
+  let offered = { policies: { [plan.policy]: [] }, starts: [], limits: {} };
   let timer = 0;
   let asking = false;
   let changed = false;
 
   const form = h("form", { class: "plan-form", "aria-label": "What is given", onsubmit: (event) => event.preventDefault() });
-  const answer = new PlanAnswer(signal, () => plan);
+  const answer = new PlanAnswer(signal);
   put(main,
     h("h1", null, "Plan"),
-    h("p", { class: "lede" }, "Say what you have: memory, money, prices and time. headgate says how much to let in each round, what it will cost and how close that comes to the best."),
+    h("p", { class: "lede" }, "What it costs in all, what you get for it, and what you save beside buying evenly."),
     h("div", { class: "plan" }, form, answer.node));
 
   try {
-    offered = await get("/plan", null, signal);
+    const { recipes, finished, ...others } = await get("/plan", null, signal);
+    offered = { ...others, starts: [...finished.map(ofRuns), ...recipes.map(ofRecipe)].filter(({ prices }) => fromPrices(prices)) };
   } catch (error) {
     if (aborted(error)) return;
   }
-  if (plan.recipe && !query.has("buffers")) plan = withRecipe(plan, plan.recipe);
+  const first = offered.starts.find(({ runs }) => runs.length);
+  if (!query.size && first) plan = withStart(plan, first.key); // what was learnt here says more than an example
+  if (plan.recipe && !query.has("buffers")) plan = withStart(plan, plan.recipe);
   build();
   ask();
 
   function build() {
-    refill(form, planForm({ plan, offered, change, recipe: (name) => { plan = withRecipe(plan, name); build(); soon(); } }));
+    refill(form, planForm({ plan, offered, change, recipe: (key) => { plan = withStart(plan, key); build(); soon(); } }));
   }
 
-  function withRecipe(old, name) {
-    const recipe = offered.recipes.find((one) => one.name === name);
-    if (!recipe) return { ...old, recipe: "" };
-    const { kind, ...process } = recipe.prices;
-    const { buffers, budget, clients } = recipe.system;
-    return { ...DEFAULTS, recipe: name, buffers, budget, clients: Math.min(clients || buffers.length, offered.limits.clients || 1000), rounds: recipe.rounds, kind, process, policy: old.policy };
+  function start({ recipe }) {
+    return offered.starts.find(({ key }) => key === recipe);
+  }
+
+  function withStart(old, key) {
+    const found = start({ recipe: key });
+    if (!found) return { ...old, recipe: "" };
+    const { buffers, budget, clients, currency } = found.system;
+    return { ...DEFAULTS, recipe: key, currency: currency || "", buffers, budget, clients: clients || buffers.length, rounds: found.rounds, ...fromPrices(found.prices), policy: old.policy };
   }
 
   // `rebuild` where other fields belong to it.
@@ -70,33 +78,43 @@ export async function open({ main, signal, query }) {
   }
 
   async function askOnce(asked) {
-    const bound = offered.recipes.find((one) => one.name === asked.recipe)?.bound;
+    if (asked.kind === "list" && !asked.process.text.trim()) return refuse("prices.csv: paste your prices, or choose a CSV file");
     try {
-      const told = await post("/plan", toRequest(asked, offered.policies[asked.policy] || [], bound), signal);
-      if (changed) return;
+      const told = await post("/plan", toRequest(asked, offered.policies[asked.policy] || [], start(asked)), signal);
+      if (changed) return undefined;
       right();
-      answer.show(told, asked);
-      say(told.plan.warning || (told.plan.K ? `K is ${told.plan.K}` : "Planned"));
+      say(answer.show(told, start(asked)));
     } catch (error) {
-      if (aborted(error) || changed) return;
-      wrong(error);
-      answer.refused(error.message);
+      if (!aborted(error) && !changed) refuse(error.message);
     }
+    return undefined;
   }
 
-  // What the server refuses is said beside the field it names.
-  function wrong(error) {
+  // What the server refuses is said beside the field it is about, in the words of this field.
+  function refuse(message) {
     right();
-    const field = [...form.querySelectorAll("[data-setting]")].find((node) => error.message.replace(/^plan\./, "").startsWith(node.dataset.setting));
-    const place = field?.querySelector(".field-wrong");
-    if (!place) return;
+    const { setting, reason } = reasonOf(message);
+    const fits = (name) => (setting === name || setting.startsWith(`${name}.`) ? name.length : 0);
+    const closeness = (node) => Math.max(...node.dataset.setting.split(" ").map(fits));
+    const [field] = [...form.querySelectorAll("[data-setting]")].sort((a, b) => closeness(b) - closeness(a));
+    if (!field || !closeness(field)) return answer.refused(message);
+    const text = `${field.dataset.label}: ${reason}`;
+    const place = field.querySelector(".field-wrong");
     place.hidden = false;
-    place.textContent = error.message;
-    for (const input of field.querySelectorAll("input")) input.setAttribute("aria-invalid", "true");
+    place.textContent = text;
+    for (const input of field.querySelectorAll("input, textarea, select")) input.setAttribute("aria-invalid", "true");
+    return answer.refused(text);
   }
 
   function right() {
     for (const place of form.querySelectorAll(".field-wrong")) place.hidden = true;
     for (const input of form.querySelectorAll("[aria-invalid]")) input.removeAttribute("aria-invalid");
   }
+}
+
+const ofRecipe = (recipe) => ({ ...recipe, key: recipe.name, title: `the recipe ${recipe.name}` });
+
+function ofRuns(runs) {
+  const budgets = runs.budgets.map(number).join(", ");
+  return { ...runs, key: `runs/${runs.name}`, title: `${runTitle(runs.name)}: ${[runs.data, runs.model].filter(Boolean).join(", ")} at ${budgets} a round` };
 }

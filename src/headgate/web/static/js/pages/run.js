@@ -13,6 +13,7 @@ import { legend } from "../../drawing/legend.js";
 import { looks as looksOf } from "../../drawing/palette.js";
 import { levelsOf, sectionsOf } from "../../drawing/run_figures.js";
 import { SummaryTable } from "../../drawing/summary.js";
+import { runTitle } from "../words.js";
 
 const PAUSE = 1000; // ms between two looks at a run that is played
 const LAST = ["finished", "diverged"];
@@ -25,11 +26,11 @@ export async function open({ main, signal, name, query }) {
   let figures = [];
   let heat = null;
 
-  put(main, h("p", { class: "eyebrow" }, h("a", { href: "/" }, "Runs"), " / "), h("h1", null, name), skeleton(2), skeleton(1, "figure"));
+  put(main, h("p", { class: "eyebrow" }, h("a", { href: "/" }, "Runs"), " / "), h("h1", null, runTitle(name)), skeleton(2), skeleton(1, "figure"));
   try {
     [run] = await Promise.all([get(runPath(name), null, signal), curves.refresh()]);
   } catch (error) {
-    if (!aborted(error)) refill(main, h("h1", null, name), failure(error, () => location.reload()));
+    if (!aborted(error)) refill(main, h("h1", null, runTitle(name)), failure(error, () => location.reload()));
     return;
   }
   const looks = looksOf(run.policies.map((policy) => ({ run: name, policy })));
@@ -49,7 +50,7 @@ export async function open({ main, signal, name, query }) {
   // Only what changes is drawn again: the keyboard's focus stays where it is.
   function showHead() {
     const { state, round, rounds } = run;
-    refill(status, stateMark(state), h("span", { class: "numeral" }, `round ${whole(round)} of ${whole(rounds)}`), state !== "finished" && progress(round, rounds, "Rounds played"), liveMark);
+    refill(status, stateMark(state), h("span", { class: "numeral" }, `round ${whole(round)} of ${whole(rounds)}`), state !== "finished" && progress(round, rounds, "Rounds done"), liveMark);
     refill(said, run.conclusion && h("p", { class: "lede" }, run.conclusion), facts(run));
   }
 
@@ -60,7 +61,7 @@ export async function open({ main, signal, name, query }) {
 
   function drawFigures() {
     if (!curves.reached()) {
-      refill(figuresPlace, h("h2", null, "Figures"), h("div", { class: "empty" }, h("p", null, run.state === "running" ? "The first round is being played. The figures appear when it is done." : "No round was played.")));
+      refill(figuresPlace, h("h2", null, "Figures"), h("div", { class: "empty" }, h("p", null, run.state === "running" ? "The first round is under way. The figures appear when it is done." : "No round is done.")));
       return;
     }
     const state = () => ({ names: run.policies, curves: curves.policies, looks, hidden: view.hidden, levels: levelsOf([run], curves.policies) });
@@ -140,7 +141,7 @@ export async function open({ main, signal, name, query }) {
 function heading(run) {
   return [
     h("p", { class: "eyebrow" }, h("a", { href: "/" }, "Runs"), run.sweep && [" / ", h("a", { href: `/?search=${encodeURIComponent(run.sweep)}` }, run.sweep)]),
-    h("div", { class: "title-line" }, h("h1", null, run.name),
+    h("div", { class: "title-line" }, h("h1", null, runTitle(run.name)),
       h("div", { class: "title-links" }, h("a", { class: "button", href: `/compare?runs=${encodeURIComponent(run.name)}` }, "Compare"))),
   ];
 }

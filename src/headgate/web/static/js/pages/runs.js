@@ -5,6 +5,7 @@ import { remember, runAddress } from "../address.js";
 import { h, put, refill, say } from "../../drawing/dom.js";
 import { ago, moment, percent, plural, whole } from "../../drawing/format.js";
 import { failure, progress, skeleton, spark, stateMark } from "../marks.js";
+import { runTitle } from "../words.js";
 
 const PAGE = 50;
 const AGAIN = 2500; // ms, while something is running
@@ -135,7 +136,7 @@ export function open({ main, signal, go, query }) {
   }
 
   function line(row) {
-    const box = h("input", { type: "checkbox", class: "pick", checked: chosen.has(row.name), "aria-label": `Choose ${row.name}` });
+    const box = h("input", { type: "checkbox", class: "pick", checked: chosen.has(row.name), "aria-label": `Choose ${runTitle(row.name)}` });
     box.addEventListener("change", () => {
       if (box.checked) chosen.add(row.name);
       else chosen.delete(row.name);
@@ -144,10 +145,10 @@ export function open({ main, signal, go, query }) {
     const shares = Object.entries(row.spend_shares).map(([policy, share]) => `${policy} ${percent(share, 0)}`).join(", ");
     return h("tr", { "data-name": row.name },
       h("td", { class: "cell-pick" }, h("label", { class: "pick-label" }, box)),
-      h("th", { scope: "row", class: "cell-name" }, h("a", { href: runAddress(row.name), class: "name-link" }, row.name),
+      h("th", { scope: "row", class: "cell-name" }, h("a", { href: runAddress(row.name), class: "name-link" }, runTitle(row.name)),
         h("span", { class: "soft small-print" }, [row.data, row.model].filter(Boolean).join(", "), row.problem && h("span", { class: "over" }, ` ${row.problem}`))),
       h("td", { class: "cell-state" }, stateMark(row.state), row.lost > 0 && row.state !== "diverged" && h("span", { class: "small-print over" }, `${row.lost} of ${row.runs} lost`)),
-      h("td", { class: "cell-rounds" }, h("span", { class: "numeral" }, `${whole(row.round)} / ${whole(row.rounds)}`), row.state !== "finished" && progress(row.round, row.rounds, `Rounds of ${row.name}`)),
+      h("td", { class: "cell-rounds" }, h("span", { class: "numeral" }, `${whole(row.round)} / ${whole(row.rounds)}`), row.state !== "finished" && progress(row.round, row.rounds, `Rounds of ${runTitle(row.name)}`)),
       h("td", { class: "cell-policies" }, h("span", { class: "policies" }, row.policies.join(", ")), h("span", { class: "soft small-print" }, plural(row.seeds, "seed"))),
       h("td", { class: "cell-accuracy", "data-label": "Best" }, spark(row.spark, `Best accuracy so far, ${row.spark.length} points`), h("span", { class: "numeral" }, percent(row.best_accuracy)), h("span", { class: "soft small-print" }, row.best_policy || "")),
       h("td", { class: "cell-spend", title: shares, "data-label": "Spend" }, h("span", { class: row.broken ? "numeral over" : "numeral" }, percent(row.spend_share, 0)), spender(row)),
@@ -195,7 +196,7 @@ const flipped = (order) => (order === "asc" ? "desc" : "asc");
 function nothingYet() {
   return h("div", { class: "empty" },
     h("h2", null, "No runs yet"),
-    h("p", null, "Start one, and it appears here while it is played:"),
+    h("p", null, "Start one, and it appears here while it runs:"),
     h("pre", { tabindex: "0" }, "headgate run digits"),
     h("p", null, "Or look first: ", h("a", { href: "/plan" }, "plan a run"), "."));
 }

@@ -14,10 +14,13 @@ from torch import Tensor
 from torch.nn.functional import pad
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from headgate.kernels import triton_kernels as kernels
-from headgate.kernels import triton_norms as norms
-from headgate.kernels import triton_stacks as stacks
-from headgate.kernels.packed_tiles import (
+from headgate.learning.local import LocalTraining
+from headgate.simulation.executors.executor import Ints
+from headgate.simulation.executors.types import to_device
+from headgate_kernels import triton_kernels as kernels
+from headgate_kernels import triton_norms as norms
+from headgate_kernels import triton_stacks as stacks
+from headgate_kernels.packed_tiles import (
     Kind,
     Room,
     count_tiles,
@@ -26,11 +29,8 @@ from headgate.kernels.packed_tiles import (
     tile_for,
     tiles,
 )
-from headgate.kernels.residual_net import Block, ResidualNet
-from headgate.kernels.stack_net import StackLayer, StackNet
-from headgate.learning.local import LocalTraining
-from headgate.simulation.executors.executor import Ints
-from headgate.simulation.executors.types import to_device
+from headgate_kernels.residual_net import Block, ResidualNet
+from headgate_kernels.stack_net import StackLayer, StackNet
 
 WIDE = 1024
 """numbers that one program copies, averages or sums at a time"""

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.kernels.processor import vector_registers
+from headgate_kernels.processor import vector_registers
 
 LANES, LONG, REGISTERS = vector_registers()
 """Numbers of float32 in a usual and in the longest vector, which is for blocks that

@@ -4,8 +4,8 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from headgate.kernels.residual_net import Block
 from headgate.simulation.executors.executor import Ints
+from headgate_kernels.residual_net import Block
 
 
 class Room(NamedTuple):

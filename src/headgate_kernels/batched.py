@@ -15,7 +15,7 @@ a7da4c6), but `gram` and `compiled` take less.
 import copy
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,15 +28,8 @@ from headgate.escaping import one_line
 from headgate.learning.local import LocalTraining
 from headgate.learning.networks import descend
 from headgate.simulation.executors.executor import Executor, Ints, Work
-from headgate.simulation.executors.types import (
-    Group,
-    Task,
-    grouped,
-    native_kernels,
-    recording,
-    rung,
-    to_device,
-)
+from headgate.simulation.executors.types import Task, native_kernels, to_device
+from headgate_kernels.cuda_graphs import recording, rung
 
 GRAPHS = 64
 """the largest number of recorded graphs that are kept"""
@@ -46,6 +39,55 @@ p) and the share of each sample in the average (G, p); if samples have factors, 
 shares times these"""
 Outputs = tuple[Tensor, Tensor]
 """the update of each client (G, P) and its loss before the training (G,)"""
+
+
+class Group(NamedTuple):
+    """Segments of nearly the same size, arranged in a rectangle of G segments with p
+    rows each.
+    """
+
+    members: Ints
+    """the numbers of the segments, (G,)"""
+    rows: Ints
+    """the numbers of the samples, (G, p); a shorter segment is padded with its last
+    sample, so padding is valid data
+    """
+    real: NDArray[np.bool_]
+    """whether a row is a sample of the segment and not padding, (G, p)"""
+
+
+def grouped(
+    offsets: Ints,
+    chosen: Ints,
+    overhead: float,
+) -> list[Group]:
+    """Divide the chosen segments, none empty, into groups by size, largest first, each
+    with at most `overhead` padded rows.
+
+    `overhead` is the number of rows whose computation takes as long as the handling of
+    one more group.
+
+    >>> offsets = np.array([0, 1, 2, 4, 9])
+    >>> groups = grouped(offsets, np.arange(4), overhead=2)
+    >>> [group.rows.tolist() for group in groups]
+    [[[4, 5, 6, 7, 8]], [[0, 0], [1, 1], [2, 3]]]
+    """
+    sizes = offsets[chosen + 1] - offsets[chosen]
+    order = np.argsort(sizes, kind="stable")
+    chosen, sizes = chosen[order], sizes[order]
+    groups, last = [], len(sizes)
+    while last:
+        filled_up = np.cumsum(sizes[last - 1] - sizes[:last][::-1])
+        first = last - int(np.searchsorted(filled_up, overhead, "right"))
+        members, length, place = (
+            chosen[first:last],
+            sizes[first:last, None],
+            np.arange(sizes[last - 1]),
+        )
+        rows = offsets[members, None] + np.minimum(place, length - 1)
+        groups.append(Group(members, rows, place < length))
+        last = first
+    return groups
 
 
 class Batched(Executor[Task]):

@@ -15,7 +15,7 @@ from functools import cache
 import numpy as np
 from numba import njit
 
-from headgate.kernels.compiled_shapes import (
+from headgate_kernels.compiled_shapes import (
     BLOCK,
     LANES,
     LONG,
@@ -24,9 +24,9 @@ from headgate.kernels.compiled_shapes import (
     WIDE,
     Window,
 )
-from headgate.kernels.kernel_calls import Kernel, call, compiled, views
-from headgate.kernels.stack_net import RELU, TANH
-from headgate.kernels.vectors import add_scaled, dots, largest, multiply, outer
+from headgate_kernels.kernel_calls import Kernel, call, compiled, views
+from headgate_kernels.stack_net import RELU, TANH
+from headgate_kernels.vectors import add_scaled, dots, largest, multiply, outer
 
 # activations
 

@@ -21,7 +21,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-from headgate.kernels.compiled_shapes import LANES, LONG
+from headgate_kernels.compiled_shapes import LANES, LONG
 
 SUMS = 24
 """Registers for sums if each product reads a vector from memory."""

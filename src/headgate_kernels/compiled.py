@@ -19,7 +19,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from headgate.kernels.compiled_net import (
+from headgate.learning.local import LocalTraining, schedule
+from headgate.simulation.executors import Executor, Work
+from headgate.simulation.executors.executor import Ints
+from headgate.simulation.executors.types import Task
+from headgate_kernels.compiled_net import (
     Batches,
     ClientRoom,
     Floats,
@@ -27,11 +31,7 @@ from headgate.kernels.compiled_net import (
     RoomPlan,
     read_net,
 )
-from headgate.kernels.compiled_shapes import SAMPLES
-from headgate.learning.local import LocalTraining, schedule
-from headgate.simulation.executors import Executor, Work
-from headgate.simulation.executors.executor import Ints
-from headgate.simulation.executors.types import Task
+from headgate_kernels.compiled_shapes import SAMPLES
 
 CHUNK = 64
 """Images evaluated together; their values stay in the second-level cache."""
@@ -62,7 +62,7 @@ class Compiled(Executor[Task]):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         self.net = read_net(task)
-        from headgate.kernels import kernel_calls, kernels  # these need numba
+        from headgate_kernels import kernel_calls, kernels  # these need numba
 
         self._kept: tuple[RoomPlan, Program, list[ClientRoom]] | None = None
         self.kernels = kernels

@@ -24,7 +24,8 @@ from headgate.learning.local import LocalTraining
 from headgate.learning.networks import descend
 from headgate.registry import in_one_line
 from headgate.simulation.executors.executor import ClientWork, Executor, Work
-from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
+from headgate.simulation.executors.types import Task, to_device
+from headgate_kernels.cuda_graphs import LARGE, recording, rung
 
 STREAMS = 5
 """the number of streams on a GPU: with fewer the GPU is idle between small kernels, and

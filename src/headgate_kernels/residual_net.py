@@ -11,10 +11,10 @@ from torch import Tensor, nn
 from torch.nn.functional import pad
 
 from headgate.errors import SettingError
-from headgate.kernels.stack_net import Shape, StackLayer, linear_layer, starts_of
 from headgate.learning.architectures import Residual
 from headgate.simulation.executors.layers import is_chain, is_plain, side
 from headgate.simulation.executors.types import Task
+from headgate_kernels.stack_net import Shape, StackLayer, linear_layer, starts_of
 
 ALIGNED = 16
 """the length of a packed vector is a multiple of this, so that kernels load many

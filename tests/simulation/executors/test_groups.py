@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.simulation.executors.types import grouped
+from headgate_kernels.batched import grouped
 
 
 @given(

@@ -21,12 +21,13 @@ import torch
 from torch import Tensor
 
 from headgate.errors import SettingError
-from headgate.kernels.packed_tiles import Room
-from headgate.kernels.residual_net import ResidualNet, read_blocks
-from headgate.kernels.stack_net import StackNet, read_stack
 from headgate.learning.local import LocalTraining
 from headgate.simulation.executors import Executor, Work
-from headgate.simulation.executors.types import LARGE, Task, recording, rung, to_device
+from headgate.simulation.executors.types import Task, to_device
+from headgate_kernels.cuda_graphs import LARGE, recording, rung
+from headgate_kernels.packed_tiles import Room
+from headgate_kernels.residual_net import ResidualNet, read_blocks
+from headgate_kernels.stack_net import StackNet, read_stack
 
 WIDEST = 128
 """the most channels of a stack's convolution: one program holds all of them"""
@@ -48,7 +49,7 @@ class TritonKernels(Executor[Task]):
     def __init__(self, task: Task) -> None:
         super().__init__(task)
         net = _net(task)
-        from headgate.kernels import triton_steps  # this needs triton
+        from headgate_kernels import triton_steps  # this needs triton
 
         self.net: StackNet | ResidualNet
         self.kind: Any

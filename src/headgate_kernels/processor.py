@@ -25,7 +25,9 @@ def _features() -> dict[str, bool]:
     installed.
     """
     try:
-        from llvmlite.binding import get_host_cpu_features  # type: ignore[import-untyped]
+        from llvmlite.binding import (  # type: ignore[import-untyped]
+            get_host_cpu_features,
+        )
 
         return dict(get_host_cpu_features())
     except (ImportError, RuntimeError):

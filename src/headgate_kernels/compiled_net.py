@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.kernels.compiled_shapes import (
+from headgate.simulation.executors.executor import Ints
+from headgate.simulation.executors.types import Task
+from headgate_kernels.compiled_shapes import (
     BLOCK,
     LANES,
     SAMPLES,
@@ -21,9 +23,7 @@ from headgate.kernels.compiled_shapes import (
     rounded,
     zeros,
 )
-from headgate.kernels.stack_net import StackLayer, read_stack, refuse
-from headgate.simulation.executors.executor import Ints
-from headgate.simulation.executors.types import Task
+from headgate_kernels.stack_net import StackLayer, read_stack, refuse
 
 Floats = NDArray[Any]
 """An array of float32 or float64, the type of the task."""

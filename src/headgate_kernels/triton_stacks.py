@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from triton.language import constexpr
 
-from headgate.kernels.triton_kernels import _descend
+from headgate_kernels.triton_kernels import _descend
 
 
 @triton.jit
