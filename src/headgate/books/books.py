@@ -95,7 +95,7 @@ class Books:
     --------
     >>> from tempfile import mkdtemp
     >>> from headgate.control.policies import Headgate
-    >>> system = System({"north": 8, "south": 9, "west": 10}, budget=20.0, horizon=100)
+    >>> system = System({"north": 8, "south": 9, "west": 10}, budget=40.0, horizon=100)
     >>> books = Books(mkdtemp(), system, Headgate())
     >>> [(each.client, each.samples) for each in books.begin(3.0)]
     [('north', 8), ('south', 9), ('west', 10)]
@@ -235,8 +235,10 @@ class Books:
         """
         with self._journal.newest() as state:
             if state.open is not None:
-                self._inputs(state, price, present, most, in_all, lot, under_way)
-                return self._purchases(state.open)
+                given = self._inputs(
+                    state, price, present, most, in_all, lot, under_way
+                )
+                return self._purchases(state.open, given["clients"])
             t = state.settled + 1
         at = now() if when is None else moment("begin: when", when)
 
@@ -255,7 +257,7 @@ class Books:
         self._journal.write("begun", {"round": t}, make, f"begun {t}", at=at)
         open_ = self._journal.state.open
         assert open_ is not None
-        return self._purchases(open_)
+        return self._purchases(open_, open_.clients)
 
     def _inputs(
         self,
@@ -297,11 +299,11 @@ class Books:
             "clients": there,
         }
 
-    def _purchases(self, open_: Begun) -> list[Purchase]:
+    def _purchases(self, open_: Begun, clients: list[int]) -> list[Purchase]:
         state, limits = self._journal.state, self._course.controller.buffers.limit
         assert limits is not None
         found = []
-        for client in open_.clients:
+        for client in clients:
             order = state.orders.get((open_.round, client))
             samples = 0 if order is None else order.asked
             price = open_.price[client if len(open_.price) > 1 else 0]
@@ -430,16 +432,24 @@ class Books:
                 raise SettingError("check: no round was begun")
             roll, t = Roll(state.system), state.open.round
             number = roll.number("check: client", client)
-            rows = reports_of("check: report", {number: report}, roll, t)
+            rows = reports_of("check: report", {client: report}, roll, t)
             body = {"reports": rows, "known": self._journal.known(state, rows)}
         last = self._journal.last
         fields = (last.number + 1, last.at, "arrived", "", "", None, to_text(body))
         change = apply(state, Entry(*fields, GENESIS))
         arrived = sum(samples for _, _, samples, _ in change.arrived)
         course = self._course
+        erased = max(int(row[-1]) for row in rows)
         held = int(course.ledger.occupancy[0, number]) + arrived - len(change.rejected)
         limit = course.controller.buffers.limit
-        return held if limit is None else min(held, int(limit[number]))
+        if limit is not None:
+            held = min(held, int(limit[number]))
+        if erased > held:
+            raise LedgerError(
+                f"round {t}: client {client}: erased {erased} samples, more than it was"
+                " to hold"
+            )
+        return held - erased
 
     def order(self, round: int, client: Client) -> OrderState | None:
         """Return an order with the states of its samples.
@@ -684,7 +694,7 @@ def _all_of(state: State, refused: set[int]) -> list[list[Any]]:
     for client in open_.clients:
         order = state.orders.get((open_.round, client))
         if order is not None and client not in refused:
-            found.append([client, open_.round, order.under_way, [], 0, []])
+            found.append([client, open_.round, order.under_way, [], 0, [], 0])
     return found
 
 

@@ -143,7 +143,7 @@ def reports_of(
     t: int | None,
 ) -> list[list[Any]]:
     """Return what is reported as rows of the log: client, round, delivered, keys,
-    cancelled and rejected, sorted by client and round.
+    cancelled, rejected and erased, sorted by client and round.
 
     `t` is the round that is open; None: there is none, so each delivery names its own.
     """
@@ -179,14 +179,15 @@ def delivery_row(
     if t is None:
         raise SettingError(f"{name}: no round was begun, so name the order's round")
     if given is not value:
-        return [client, t, delivered, [], 0, []]
+        return [client, t, delivered, [], 0, [], 0]
     keys = _keys(f"{name}.keys", given.keys, delivered)
     cancelled = _count(f"{name}.cancelled", given.cancelled)
     rejected = [
         [_key(f"{name}.rejected", key), _line(f"{name}.rejected[{shown(key)}]", why)]
         for key, why in _pairs(f"{name}.rejected", given.rejected)
     ]
-    return [client, t, delivered, keys, cancelled, sorted(rejected)]
+    erased = _count(f"{name}.erased", given.erased)
+    return [client, t, delivered, keys, cancelled, sorted(rejected), erased]
 
 
 def reasons_of(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headgate.books.exact import EXACT, NOTHING, charged, exact
-from headgate.books.nouns import Entry, Sample
+from headgate.books.nouns import Entry, KeyedSample
 from headgate.books.state import Change, State, to_text
 from headgate.control.controller import Controller
 from headgate.control.supply import Supply
@@ -68,7 +68,7 @@ class Course:
         The decision of the round that is open.
     arrived : tuple
         What arrived since the last settled round outside of a round, as in `Change`.
-    rejected : tuple of Sample
+    rejected : tuple of KeyedSample
         What was given back since.
     """
 
@@ -76,7 +76,7 @@ class Course:
     ledger: Ledger
     decided: Decided | None = None
     arrived: tuple[tuple[int, int, int, Decimal], ...] = ()
-    rejected: tuple[Sample, ...] = ()
+    rejected: tuple[KeyedSample, ...] = ()
 
     def decide(
         self,
@@ -273,7 +273,7 @@ def _other(own: list[list[int]], said: list[list[int]]) -> str:
     return f"client {client} was ordered {ordered} samples, the replay orders {again}"
 
 
-def _without(ledger: Ledger, rejected: tuple[Sample, ...]) -> Ledger:
+def _without(ledger: Ledger, rejected: tuple[KeyedSample, ...]) -> Ledger:
     """Return the ledger with a free place for each rejected sample that was held."""
     if not rejected:
         return ledger

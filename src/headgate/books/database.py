@@ -17,7 +17,7 @@ from headgate.books.anchor import Anchor
 from headgate.books.durable import Durable, statements
 from headgate.books.ledger_store import LEDGER
 from headgate.books.messages import TEXT
-from headgate.books.nouns import Entry, OrderState, Sample
+from headgate.books.nouns import Entry, KeyedSample, OrderState
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
 from headgate.writing import FolderLock
@@ -306,7 +306,7 @@ class Tables(Durable):
         with self.readable(f"order of round {t}, client {client}"):
             return _order_of(rows[0]) if rows else None
 
-    def put_samples(self, samples: Iterable[Sample]) -> None:
+    def put_samples(self, samples: Iterable[KeyedSample]) -> None:
         """Write samples as they are now."""
         self._run_each(
             f"INSERT INTO samples (account, {SAMPLE}) VALUES (?, ?, ?, ?, ?, ?, ?) ON"
@@ -315,34 +315,38 @@ class Tables(Durable):
             [(self.account, *sample) for sample in samples],
         )
 
-    def known(self, keys: Sequence[str]) -> list[Sample]:
+    def known(self, keys: Sequence[str]) -> list[KeyedSample]:
         """Return the samples with these keys, of any client."""
-        found = list[Sample]()
+        found = list[KeyedSample]()
         for first in range(0, len(keys), AT_ONCE):
             some = keys[first : first + AT_ONCE]
             query = (
                 f"SELECT {SAMPLE} FROM samples WHERE account = ? AND key IN"
                 f" ({_marks(some)})"
             )
-            found += [Sample(*row) for row in self._rows(query, (self.account, *some))]
+            found += [
+                KeyedSample(*row) for row in self._rows(query, (self.account, *some))
+            ]
         return found
 
-    def samples(self) -> Iterator[Sample]:
+    def samples(self) -> Iterator[KeyedSample]:
         """Yield all samples with keys."""
         query = f"SELECT {SAMPLE} FROM samples WHERE account = ?"
         for row in self._rows(query, (self.account,)):
-            yield Sample(*row)
+            yield KeyedSample(*row)
 
-    def keys(self, since: int, until: int) -> Mapping[tuple[int, int], list[Sample]]:
+    def keys(
+        self, since: int, until: int
+    ) -> Mapping[tuple[int, int], list[KeyedSample]]:
         """Return the samples with keys that arrived on the orders of some rounds."""
         rows = self._rows(
             f"SELECT {SAMPLE} FROM samples WHERE account = ? AND round BETWEEN ? AND ?"
             " ORDER BY round, client, key",
             (self.account, since, until),
         )
-        found = dict[tuple[int, int], list[Sample]]()
+        found = dict[tuple[int, int], list[KeyedSample]]()
         for row in rows:
-            sample = Sample(*row)
+            sample = KeyedSample(*row)
             found.setdefault((sample.round, sample.client), []).append(sample)
         return found
 

@@ -25,7 +25,7 @@ from headgate.books.database import Tables
 from headgate.books.exact import plainly, total
 from headgate.books.ledger_store import ClientRow, Event, Node
 from headgate.books.moments import now
-from headgate.books.nouns import DELIVERED, Entry, OrderState, Sample
+from headgate.books.nouns import DELIVERED, Entry, KeyedSample, OrderState
 from headgate.books.state import (
     Change,
     Conduct,
@@ -184,7 +184,7 @@ class Journal:
 
     def events(self) -> list[Event]:
         """Return what happened to the standing of clients, the oldest first."""
-        found = list[Event]()
+        found, erased = list[Event](), dict[int, int]()
         for entry in self.tables.of_kinds("settled", "lifted"):
             body = json.loads(entry.body)
             if entry.kind == "lifted":
@@ -195,6 +195,12 @@ class Journal:
             found += [
                 Event(t, client, "rejected", why) for client, why in body["refused"]
             ]
+            for client, *_, gone in body["reports"]:
+                more = gone - erased.get(client, 0)
+                erased[client] = gone
+                if more > 0:
+                    why = f"{more} samples that it held"
+                    found.append(Event(t, client, "withdrawn", why))
             for client in body["caught"]:
                 why = "after too many offences; what was under way is cancelled"
                 found.append(Event(t, client, "quarantined", why))
@@ -347,7 +353,7 @@ class Journal:
         samples.
         """
         named, wanted = set[tuple[int, str]](), set[tuple[int, int]]()
-        for client, t, _, keys, _, rejected in reports:
+        for client, t, _, keys, _, rejected, _ in reports:
             wanted.add((t, client))
             named |= {(client, key) for key in keys}
             named |= {(client, key) for key, _ in rejected}
@@ -442,7 +448,7 @@ class Replay:
     def __init__(self, ledger: Journal) -> None:
         self.ledger, self.path = ledger, ledger.path
         self.orders: dict[tuple[int, int], OrderState] = {}
-        self.samples: dict[tuple[int, str], Sample] = {}
+        self.samples: dict[tuple[int, str], KeyedSample] = {}
 
     def run(self) -> None:
         """Replay all entries, and compare."""
@@ -662,5 +668,5 @@ def refusals(controller: Controller) -> dict[str, str]:
     return found
 
 
-def _sample(row: Iterable[Any]) -> Sample:
-    return Sample(*row)
+def _sample(row: Iterable[Any]) -> KeyedSample:
+    return KeyedSample(*row)

@@ -96,6 +96,9 @@ class Delivery(NamedTuple):
         refunded, and the client is told to drop them.
     round : int, optional
         Round of the order; left out: the round that is open.
+    erased : int, default 0
+        Samples that the client should hold now but that were erased; they are recorded,
+        and change nothing else.
     """
 
     delivered: int = 0
@@ -103,6 +106,7 @@ class Delivery(NamedTuple):
     cancelled: int = 0
     rejected: Mapping[str, str] = MappingProxyType({})
     round: int | None = None
+    erased: int = 0
 
 
 class OrderState(NamedTuple):
@@ -186,7 +190,7 @@ class OrderState(NamedTuple):
         return cls(**fields)
 
 
-class Sample(NamedTuple):
+class KeyedSample(NamedTuple):
     """A sample with a key.
 
     Parameters

@@ -20,8 +20,8 @@ from headgate.books.nouns import (
     REJECTED,
     Balance,
     Entry,
+    KeyedSample,
     OrderState,
-    Sample,
 )
 from headgate.control.amendments import Amendment, amended
 from headgate.control.types import Amended, System
@@ -296,11 +296,11 @@ class Change(NamedTuple):
         The state after it.
     orders : dict of (int, int) to OrderState
         The orders that it made or changed.
-    samples : dict of (int, str) to Sample
+    samples : dict of (int, str) to KeyedSample
         The samples that it made or changed.
     arrived : list of tuple
         Round, client, number and charge of the samples that arrived and were charged.
-    rejected : list of Sample
+    rejected : list of KeyedSample
         The samples that were given back.
     amended : list of Amendment
         The amendments that hold from now on.
@@ -308,9 +308,9 @@ class Change(NamedTuple):
 
     state: State
     orders: dict[tuple[int, int], OrderState]
-    samples: dict[tuple[int, str], Sample]
+    samples: dict[tuple[int, str], KeyedSample]
     arrived: list[tuple[int, int, int, Decimal]]
-    rejected: list[Sample]
+    rejected: list[KeyedSample]
     amended: list[Amendment]
 
 
@@ -358,18 +358,18 @@ class _Work:
             order[:2]: order
             for order in map(OrderState.of_row, known.get("orders", []))
         }
-        known_samples = (Sample(*row) for row in known.get("samples", []))
+        known_samples = (KeyedSample(*row) for row in known.get("samples", []))
         self.known = {sample[:2]: sample for sample in known_samples}
         self.quantum = state.quantum
         self.orders: dict[tuple[int, int], OrderState] = {}
-        self.samples: dict[tuple[int, str], Sample] = {}
+        self.samples: dict[tuple[int, str], KeyedSample] = {}
         self.delivered = dict[int, int]()
         self.beyond = dict[int, int]()
         self.drop = dict[int, tuple[str, ...]]()
         self.delays = dict[int, int]()
         self.spent = self.reserved = NOTHING
         self.arrived: list[tuple[int, int, int, Decimal]] = []
-        self.rejected: list[Sample] = []
+        self.rejected: list[KeyedSample] = []
         self.amended: list[Amendment] = []
 
     def order(self, t: int, client: int) -> OrderState | None:
@@ -417,7 +417,7 @@ class _Work:
 
     def report(self, now: int, row: list[Any]) -> None:
         """Take what is reported about one order."""
-        client, t, delivered, keys, cancelled, rejected = row
+        client, t, delivered, keys, cancelled, rejected, _ = row
         before = self.order(t, client)
         if before is None:
             if delivered:
@@ -452,7 +452,7 @@ class _Work:
             ever = self.state.delivered.get(client, 0)
         for place, key in enumerate(keys):
             state = DELIVERED if place < taken else BEYOND
-            self._deliver(Sample(client, key, t, ever + place, state))
+            self._deliver(KeyedSample(client, key, t, ever + place, state))
         self.delivered[client] = ever + taken
         if delivered > taken:
             more = self.beyond.get(client, self.state.beyond.get(client, 0))
@@ -462,7 +462,7 @@ class _Work:
             age = min(now - t, MOST_DELAYS)
             self.delays[age] = self.delays.get(age, 0) + taken
 
-    def _deliver(self, sample: Sample) -> None:
+    def _deliver(self, sample: KeyedSample) -> None:
         known = self.samples.get(sample[:2]) or self.known.get(sample[:2])
         if known is not None and known.state == DELIVERED:
             raise LedgerError(
@@ -657,8 +657,7 @@ def _keys(rows: Iterable[tuple[int, list[str]]]) -> dict[int, tuple[str, ...]]:
 
 def quantum_of(system: System) -> Decimal:
     """Return the unit to which charges are rounded; 0: none."""
-    quantum = getattr(system, "quantum", None)
-    return NOTHING if quantum is None else exact(quantum)
+    return NOTHING if system.quantum is None else exact(system.quantum)
 
 
 def name_of(system: System, client: int) -> str:
@@ -668,7 +667,7 @@ def name_of(system: System, client: int) -> str:
 
 def system_table(system: System) -> dict[str, Any]:
     """Return a system as JSON holds it."""
-    names = ("budget", "horizon", "currency", "names", "amended")
+    names = ("budget", "horizon", "currency", "names", "quantum", "amended")
     table = {name: getattr(system, name) for name in names}
     table |= {"buffer": system.buffer.tolist(), "weight": system.weight.tolist()}
     return {name: value for name, value in table.items() if value is not None}

@@ -28,18 +28,20 @@ from headgate.books.moments import moment
 from headgate.books.nouns import (
     DELIVERED,
     Client,
+    KeyedSample,
     OrderLine,
     OrderState,
-    Sample,
     Statement,
 )
 from headgate.control.amendments import Amendment
 from headgate.control.checks import path as checked_path
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError, SettingError
-from headgate.escaping import cell
+from headgate.escaping import cell, shown
 from headgate.writing import PARTIAL, check_no_link, partial_of, replace_file, sync
 
+MOST_DIGITS = 16
+"""digits of a number that is surely the name of no client"""
 PAGE = 100
 """rounds whose keys are read at a time"""
 Accounts = Journal | LedgerStore
@@ -124,7 +126,7 @@ def lines(
 
 def _line(
     order: OrderState,
-    samples: Iterable[Sample],
+    samples: Iterable[KeyedSample],
     system: System,
     quantum: Decimal,
 ) -> OrderLine:
@@ -264,6 +266,21 @@ def _accounts_in(path: Path, writes: bool = True) -> Accounts:
     except BaseException:
         tables.close()
         raise
+
+
+def client_in(
+    folder: Path | str,
+    name: str,
+    stated: str,
+) -> int:
+    """Return the number of a client that a command names by number or by name."""
+    number = stated.removeprefix("-")
+    if number.isdecimal() and len(number) < MOST_DIGITS:
+        return int(stated)
+    with opened(folder) as accounts:
+        if isinstance(accounts, LedgerStore):
+            raise SettingError(f"{name} = {shown(stated)}: the clients have numbers")
+        return Roll(accounts.state.system_ahead()).number(name, stated)
 
 
 def store_of(accounts: Accounts) -> LedgerStore:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.books.course import supply_table
-from headgate.books.database import Tables
+from headgate.books.database import OldFormatError, Tables
 from headgate.books.durable import on_disk
 from headgate.books.exact import exact, plainly
 from headgate.books.journal import GENESIS, Journal, chained, changed, requested
@@ -34,7 +34,7 @@ KEPT = "ledger-3.sqlite"
 LOGS = ("-wal", "-shm")
 
 
-def upgrade(folder: Path | str) -> Statement:
+def upgrade(folder: Path | str) -> Statement | None:
     """Write the accounts of a folder in format 4, and keep a copy of them as they were.
 
     Parameters
@@ -44,8 +44,9 @@ def upgrade(folder: Path | str) -> Statement:
 
     Returns
     -------
-    Statement
-        The statement of the new accounts, which is that of the old ones.
+    Statement or None
+        The statement of the new accounts, which is that of the old ones; None: they are
+        in format 4 already.
 
     Raises
     ------
@@ -61,6 +62,8 @@ def upgrade(folder: Path | str) -> Statement:
     with FolderLock() as lock, on_disk(place):
         lock.take(place, place)
         partial.unlink(missing_ok=True)
+        if _is_new(path):
+            return None
         try:
             with closing(LedgerStore(path)) as store:
                 _check_of_books(store)
@@ -76,6 +79,14 @@ def upgrade(folder: Path | str) -> Statement:
             for end in ("", *LOGS):
                 partial.with_name(partial.name + end).unlink(missing_ok=True)
     return found
+
+
+def _is_new(path: Path) -> bool:
+    try:
+        Tables(path, writes=False).close()
+    except OldFormatError:
+        return False
+    return True
 
 
 def _check_of_books(store: LedgerStore) -> None:
@@ -223,7 +234,7 @@ class History:
             if own in found:
                 found[own][2] += admitted
                 continue
-            found[own] = [*own, admitted, keys, max(missing, 0), []]
+            found[own] = [*own, admitted, keys, max(missing, 0), [], 0]
         return [found[own] for own in sorted(found)]
 
     def _keys(self, client: int, keys: Iterable[str]) -> list[str]:

@@ -82,6 +82,9 @@ class System:
         Symbol printed beside amounts of money, for example "$"; it has no other effect.
     names : sequence of str, optional
         Names of the clients, if `buffer` has none.
+    quantum : float, optional
+        Smallest unit of money, for example 0.01: the charge for an order is rounded to
+        whole units in the accounts; left out: charges are not rounded.
     amended : Amended, optional
         Effect of the amendments so far, set only by `Controller.amend`; None: no
         amendments.
@@ -103,6 +106,7 @@ class System:
     weight: Floats
     currency: str
     names: tuple[str, ...] | None = field(kw_only=True)
+    quantum: float | None = field(kw_only=True)
     amended: Amended | None = field(kw_only=True)
 
     def __init__(
@@ -114,12 +118,14 @@ class System:
         currency: str = "",
         *,
         names: Sequence[str] | None = None,
+        quantum: float | None = None,
         amended: Amended | None = None,
     ) -> None:
         if isinstance(buffer, Mapping):
             names, buffer = list(buffer), list(buffer.values())
         places = _checked_buffer(buffer)
         positive("system.budget", budget)
+        positive("system.quantum", quantum, optional=True)
         checked = {
             "buffer": places,
             "budget": float(budget),
@@ -127,6 +133,7 @@ class System:
             "weight": _checked_weight(weight, places.size),
             "currency": text("system.currency", currency, 8),
             "names": _checked_names(names, places.size),
+            "quantum": None if quantum is None else float(quantum),
             "amended": amended,
         }
         for name, value in checked.items():

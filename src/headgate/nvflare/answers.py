@@ -83,6 +83,10 @@ class Reported(NamedTuple):
             if order is not None:
                 cancelled = max(order.under_way - more, 0)
                 found.append(Delivery(more, cancelled=cancelled, round=t))
+        now = max(rounds)
+        if not found or found[-1].round != now:
+            found.append(Delivery(round=now))
+        found[-1] = found[-1]._replace(erased=self.erased)
         return found
 
 

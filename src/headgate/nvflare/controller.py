@@ -21,7 +21,7 @@ from headgate.books.nouns import Delivery, Purchase
 from headgate.books.updates import NamedArrays, check_update, shorten
 from headgate.control.checks import amount, optional, text, whole_number
 from headgate.control.types import System
-from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
+from headgate.errors import DataError, HeadgateError, SettingError
 from headgate.escaping import one_line, shown
 from headgate.limits import TINY
 from headgate.nvflare.admissions import META, SENT_FIELDS
@@ -305,12 +305,7 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
             try:
                 report = read_report(answer.meta.get(META), t)
                 deliveries = report.deliveries(books, client)
-                held = books.check(client, deliveries) - report.erased
-                if held < 0:
-                    raise LedgerError(
-                        f"round {t}: client {client}: erased {report.erased} samples,"
-                        " more than it was to hold"
-                    )
+                held = books.check(client, deliveries)
                 judged.reports[client] = deliveries
                 if held:
                     is_change = answer.params_type == ParamsType.DIFF
