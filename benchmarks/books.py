@@ -9,9 +9,9 @@ The first form has every client report in every round. Times are the median and 
 of `begin` and of `settle` by the clock; the last column is the time of the processor
 that both took for a client. With `--past`, so many rounds are played first, without
 waiting for the disk; then come the times of the next rounds, of a balance, and of
-opening. With `--delays`, orders are delivered whole so many rounds later: 3 clients with
-30 places, 20 a round, 100 rounds, uniform prices from 1 to 10, and 95 % intervals over
-the seeds. The folder decides which disk is measured.
+opening. With `--delays`, orders are delivered whole so many rounds later: 3 clients
+with 30 places, 20 a round, 100 rounds, uniform prices from 1 to 10, and 95 % intervals
+over the seeds. The folder decides which disk is measured.
 """
 
 import argparse

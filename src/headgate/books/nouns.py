@@ -11,7 +11,7 @@ from decimal import Decimal
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
-from headgate.books.exact import NOTHING, charged, total
+from headgate.books.exact import EXACT, NOTHING, charged, total
 from headgate.control.types import System
 
 DELIVERED, REJECTED, BEYOND = "delivered", "rejected", "beyond"
@@ -159,23 +159,31 @@ class OrderState(NamedTuple):
         """Samples that may still arrive."""
         return self.asked - self.delivered - self.cancelled
 
+    @property
+    def bought(self) -> int:
+        """Samples that arrived, were not rejected, and are paid for."""
+        return max(self.delivered - self.rejected - self.free, 0)
+
     def charged(self, quantum: Decimal) -> Decimal:
         """Return the price of the samples that arrived and were not rejected, in whole
         units of `quantum`.
         """
-        bought = self.delivered - self.rejected
-        return charged(self.price, max(bought - self.free, 0), quantum)
+        return charged(self.price, self.bought, quantum)
 
     def paid(self, quantum: Decimal) -> Decimal:
         """Return the charge with the adjustments."""
-        return total([self.charged(quantum), self.adjusted])
+        return EXACT.add(self.charged(quantum), self.adjusted)
 
     def reserved(self, quantum: Decimal) -> Decimal:
         """Return what the order costs more if all that is under way arrives."""
         if not self.under_way:
             return NOTHING
-        all_of_it = self._replace(delivered=self.delivered + self.under_way)
-        return total([all_of_it.charged(quantum), -self.charged(quantum)])
+        bought = self.bought
+        most = max(self.asked - self.cancelled - self.rejected - self.free, 0)
+        if not quantum:
+            return charged(self.price, most - bought)
+        more = charged(self.price, most, quantum)
+        return EXACT.subtract(more, charged(self.price, bought, quantum))
 
     def to_row(self) -> list[Any]:
         """Return the order as JSON holds it."""
