@@ -439,7 +439,7 @@ class Books:
         change = apply(state, Entry(*fields, GENESIS))
         arrived = sum(samples for _, _, samples, _ in change.arrived)
         course = self._course
-        erased = max(int(row[-1]) for row in rows)
+        erased = max((int(row[-1]) for row in rows), default=0)
         held = int(course.ledger.occupancy[0, number]) + arrived - len(change.rejected)
         limit = course.controller.buffers.limit
         if limit is not None:
