@@ -190,15 +190,16 @@ CHANGE = st.sampled_from(CHANGES)
 INVOICE = st.tuples(st.integers(0, 7), st.sampled_from(SHARES))
 
 
-def some(slots):
-    """An odd value for one argument in three calls; else None."""
+def some(slots, one_in=3):
+    """An odd value for one argument in three calls, or in `one_in`; else None."""
     values = st.sampled_from(sorted(ODD))
     keys, dates = st.sampled_from(sorted(KEYS)), st.sampled_from(sorted(DATES))
     special = {"one key": keys, "when": dates}
     one = st.sampled_from(slots).flatmap(
         lambda slot: st.tuples(st.just(slot), special.get(slot, values))
     )
-    return st.integers(0, 2).flatmap(lambda chance: st.none() if chance else one)
+    chances = st.integers(0, one_in - 1)
+    return chances.flatmap(lambda chance: st.none() if chance else one)
 
 
 REQUEST = st.one_of(
@@ -381,7 +382,9 @@ class History(RuleBasedStateMachine):
 
     @precondition(lambda self: self.ready)
     @rule(
-        place=st.integers(0, 3), style=DELIVERED, spoil=some(OPERATIONS["check"].slots)
+        place=st.integers(0, 3),
+        style=DELIVERED,
+        spoil=some(OPERATIONS["check"].slots, one_in=2),
     )
     def check(self, place, style, spoil):
         """A report is checked, and nothing is written."""
@@ -418,7 +421,11 @@ class History(RuleBasedStateMachine):
     def command(self, change, spoil, visits):
         self.do_amend("command", change, spoil, visits)
 
-    @rule(invoice=INVOICE, spoil=some(OPERATIONS["adjust"].slots), visits=VISITS)
+    @rule(
+        invoice=INVOICE,
+        spoil=some(OPERATIONS["adjust"].slots, one_in=2),
+        visits=VISITS,
+    )
     def adjust(self, invoice, spoil, visits):
         tag, (t, client, amount, by, why) = self.invoice(invoice, spoil)
         given = {"round": t, "client": client, "amount": amount, "by": by, "why": why}
@@ -476,7 +483,11 @@ class History(RuleBasedStateMachine):
         COUNTS["clock", "forward" if days > 0 else "back"] += 1
         self.clock += timedelta(days=days)
 
-    @rule(rounds=st.sampled_from([1, 2, 3]), spoil=some(("rounds",)), visits=VISITS)
+    @rule(
+        rounds=st.sampled_from([1, 2, 3]),
+        spoil=some(("rounds",), one_in=2),
+        visits=VISITS,
+    )
     def rest(self, rounds, spoil, visits):
         rounds = odd("rest: rounds", spoil[1], rounds) if spoil else rounds
         self.do("rest", (Uniform(1.0, 10.0), rounds), {}, visits)
