@@ -12,8 +12,12 @@ from typing import Any
 
 from hatchling.metadata.plugin.interface import MetadataHookInterface
 
-LINK = re.compile(r"(!?)\[([^\]]*)\]\((?!https?:|#)([^)\s]+)\)")
-"""a relative link or picture of Markdown: its mark, its text and its target"""
+LINK = re.compile(
+    r"(!?)\[((?:!\[[^\]]*\]\([^)]*\)|[^\]])*)\]\((?!https?:|#)([^)\s]+)\)"
+)
+"""a relative link or picture of Markdown: its mark, its text, which may be a picture,
+and its target
+"""
 
 
 class Place(MetadataHookInterface):

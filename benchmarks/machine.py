@@ -2,7 +2,7 @@
 leaves.
 
 `benchmarks/results/NAME.json` is what tools/benchmarks.py draws
-docs/understand/benchmarks.md from. Its shape:
+benchmarks/README.md from. Its shape:
 
     benchmark, machine, commit, date, command, settings
     cases     [{name, title?, settings?, columns?,

@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 from machine import RESULTS, rounded, say, target, way, write
 
-from headgate.simulation.workers import ONE_THREAD
+from headgate.simulation.pools import ONE_THREAD
 
 MOST_MIB = 1024.0
 """for four runs of a million clients"""

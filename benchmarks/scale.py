@@ -29,7 +29,7 @@ from typing import Any
 import numpy as np
 from machine import RESULTS, command, peak_memory_mib, rounded, say, target, way, write
 
-from headgate.simulation.workers import ONE_THREAD
+from headgate.simulation.pools import ONE_THREAD
 
 PARTS = ("cpu", "control", "packing", "training", "rest")
 POLICIES = ("headgate", "acdpp", "constant")

@@ -8,6 +8,7 @@ draw by themselves.
 
 import gc
 import os
+import re
 import sys
 from importlib.metadata import version as version_of
 from pathlib import Path
@@ -40,13 +41,14 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
     "sphinx_copybutton",
+    "sphinx_inline_tabs",
     "sphinx_gallery.gen_gallery",
     "from_the_code",
     "undocumented",
     "mathml",
     "titles",
 ]
-exclude_patterns = ["_*", "tutorials", "learn/*.ipynb", "learn/*.py.md5"]
+exclude_patterns = ["_*", "tutorials", "gallery/*.ipynb", "gallery/*.py.md5"]
 language, smartquotes = "en", False  # two dashes are an option, not a dash
 
 html_theme, html_title, html_favicon = "furo", "headgate", "_static/mark.svg"
@@ -81,7 +83,7 @@ copybutton_prompt_is_regexp = True
 
 sphinx_gallery_conf = {
     "examples_dirs": "tutorials",
-    "gallery_dirs": "learn",
+    "gallery_dirs": "gallery",
     "filename_pattern": r"/\d_",
     "ignore_pattern": r"pictures\.py",
     "within_subsection_order": "FileNameSortKey",
@@ -96,3 +98,15 @@ sphinx_gallery_conf = {
     "reset_modules": ("matplotlib",),
     "plot_gallery": "True",
 }
+
+OUTSIDE = re.compile(r"\]\((\.\./\.\./[^)#\s]+\.md)(#[^)\s]*)?\)")
+"""a link to a page of the repository that is none of the site"""
+
+
+def offer_files(app, name, source):
+    """Offer pages of the repository that are none of the site as files."""
+    source[0] = OUTSIDE.sub(r"](path:\1)", source[0])
+
+
+def setup(app):
+    app.connect("source-read", offer_files)

@@ -1,5 +1,5 @@
 """The rule of `headgate`, slow and plain: one run, every price in a list, names as in
-docs/understand/headgate.md.
+contributing/headgate.md.
 
 This is the judge of the policy: `tests/control/policies/test_headgate_rule.py` compares
 every purchase exactly. It needs numpy for its sine, its powers and the line between two

@@ -18,7 +18,7 @@ except ModuleNotFoundError:
 import typer
 
 from headgate.cli.commands import play
-from headgate.cli.console import CommandGroup, Quiet, say
+from headgate.cli.console import CommandGroup, On, Quiet, say
 from headgate.errors import Interrupted
 from headgate.experiment import Experiment, sweep_points
 from headgate.learning.datasets import load_dataset
@@ -28,7 +28,7 @@ from studies import HOME, recipe
 from studies.better import better_content, leaderboard_content
 from studies.comparisons import ALSO, BETTER, about, command, keep_rows, not_run
 from studies.drift import DRIFT, drift_content
-from studies.pages import of_one_sort, read_numbers, write_page
+from studies.pages import of_one_sort, read_numbers, write_findings, write_page
 from studies.paper import conclude
 from studies.paper import theory_claims as claims
 from studies.paper.batches import NAMES, QUICK, batches
@@ -38,7 +38,10 @@ from studies.selection import CHOOSING, SELECTION, selection_content
 from studies.theory.excess_risk import measure_risk
 from studies.theory.rates import horizons, measure
 
-RESULTS, PAGES = HOME / "results", HOME.parent / "docs" / "studies"
+RESULTS, PAGES = HOME / "results", HOME / "findings"
+SITE = HOME.parent / "docs" / "studies"
+HOMES = {"claims": HOME / "paper", "savings": SITE}
+"""where pages lie in a checkout that are not among the others"""
 COMPARED = {
     "better": ((*BETTER, *ALSO), better_content),
     "savings": (SAVINGS, savings_content),
@@ -89,6 +92,7 @@ class _Options:
     quick: bool
     device: str
     processes: int | None
+    on: str | None
     quiet: bool
 
     @property
@@ -97,7 +101,7 @@ class _Options:
 
     def play(self, points: Sequence[tuple[str, Experiment]], runs: Path) -> list[Path]:
         try:
-            with counted(f"{runs.name}: {len(points)} run folders", self.quiet) as tick:
+            with counted(f"{runs.name}: {len(points)} run folders", self.quiet) as bar:
                 return [
                     run.path
                     for run in perform(
@@ -105,7 +109,9 @@ class _Options:
                         runs,
                         device=self.device,
                         processes=self.processes,
-                        tick=tick,
+                        pool=self.on,
+                        tick=bar,
+                        say=bar.say,
                     )
                 ]
         except Interrupted as stop:
@@ -142,6 +148,7 @@ def reproduce(
     processes: Annotated[
         int | None, typer.Option(help="Processes to run in; default: one per core.")
     ] = None,
+    on: On = None,
     quiet: Quiet = False,
 ) -> None:
     """Run a study, keep its results and write its page.
@@ -159,7 +166,7 @@ def reproduce(
     """
     folder = out or Path("reproduced-quick" if quick else "reproduced")
     kept = (results or folder / "results") / ("better" if what in COMPARED else "paper")
-    asked = _Options(folder, kept, quick, device, processes, quiet)
+    asked = _Options(folder, kept, quick, device, processes, on, quiet)
     for path in _comparisons(what, asked) if what in COMPARED else _paper(what, asked):
         say(path)
     if quick:
@@ -260,7 +267,7 @@ def pages(
         typer.Option(metavar="DIR", help="Results; default: those of the checkout."),
     ] = RESULTS,
     out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Where pages go; default: docs/studies.")
+        Path, typer.Option(metavar="DIR", help="Where pages go; default: the checkout.")
     ] = PAGES,
 ) -> None:
     """Write the page of every study from its results, without any run."""
@@ -270,10 +277,13 @@ def pages(
         "leaderboard": leaderboard_content,
         **PAPERS,
     }.items():
-        home = HOME / "paper" if name == "claims" and out == PAGES else out
+        home = HOMES.get(name, out) if out == PAGES else out
         for path in write_page(
             name, query(results / ("paper" if name in PAPERS else "better")), home
         ):
+            say(path)
+    if out == PAGES:
+        for path in write_findings(PAGES, SITE):
             say(path)
 
 

@@ -32,6 +32,7 @@ from studies.comparisons import (
     Found,
     at,
     budget,
+    clear,
     gap,
     rows_of,
     said,
@@ -75,6 +76,7 @@ def better_content(folder: Path) -> StudyContent:
         for name in BY_AGE
     }
     numbers["by_age"] = ", ".join(f"{name} {points}" for name, points in less.items())
+    numbers |= _of_first_rounds(folder)
     electric = rows_of(["wander-ercot-lenet"], folder).values()
     for rule in ("even", "smooth-50"):
         numbers[rule] = (
@@ -84,6 +86,32 @@ def better_content(folder: Path) -> StudyContent:
             or "not run"
         )
     return StudyContent(_closed_lines(shown, known), numbers, draw)
+
+
+def _of_first_rounds(folder: Path) -> dict[str, str]:
+    """Return what other first purchases change, from the least to the most of all
+    prices and budgets, by the last models and on the mean over rounds.
+    """
+    numbers = {}
+    for rows in rows_of(["first-round"], folder).values():
+        cells = grouped(rows, lambda row: (row["prices"], row["budget"])).values()
+        for fill in (1, 2, 8):
+            for key in ("last", "mean"):
+                gaps = [
+                    paired(at(cell, f"fill-{fill}"), at(cell, "headgate"), key)
+                    for cell in cells
+                ]
+                ends = sorted(gap.mean for gap in gaps if gap is not None)
+                decided = sum(clear(gap) != 0 for gap in gaps)
+                numbers[f"fill_{fill}_{key}"] = (
+                    f"{_signed(ends[0])} to {_signed(ends[-1])}"
+                    f" ({decided} of {len(gaps)} clear)"
+                )
+    return numbers
+
+
+def _signed(points: float) -> str:
+    return f"{points:+.1f}".replace("-", "−")
 
 
 class InHindsight(NamedTuple):

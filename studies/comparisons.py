@@ -33,9 +33,9 @@ HINDSIGHT = tuple(
 """schedules with all prices known, and price limits, beside one of these each"""
 BY_AGE = ("age-mnist", "age-lenet", "age-cifar10", "age-imagenette")
 WANDER = ("wander-ercot", "wander-brent", "wander-ercot-lenet", "wander-brent-lenet")
-ALSO = ("listening", *WANDER, *BY_AGE, *HINDSIGHT)
-"""a policy that buys by the clients' losses, one that finds its window, limits by age,
-hindsight
+ALSO = ("listening", "first-round", *WANDER, *BY_AGE, *HINDSIGHT)
+"""a policy that buys by the clients' losses, what round 1 may spend, one that finds its
+window, limits by age, hindsight
 """
 Found = Mapping[str, Sequence[Row]]
 """the rows of each comparison"""

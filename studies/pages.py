@@ -6,6 +6,7 @@ figure.
 """
 
 import json
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import isnan
 from pathlib import Path
@@ -61,6 +62,25 @@ def write_page(
         return made
     found.draw(drawn)
     return [*made, drawn]
+
+
+def write_findings(pages: Path, folder: Path) -> list[Path]:
+    """Write index.md: the conclusions and the figure of each of the pages."""
+    said = SAID["findings"]
+    parts = [f"# {said['title']}", said["purpose"]]
+    for name in said["parts"]:
+        title, _, conclusions, figure, *_ = (
+            (pages / f"{name}.md").read_text("utf-8").split("\n\n")
+        )
+        there = os.path.relpath(pages, folder)
+        parts += [
+            f"#{title}",
+            conclusions,
+            figure.replace("](", f"]({there}/"),
+            f"{said['more']} [{name}]({there}/{name}.md).",
+        ]
+    parts += ["## How to make them", *map(wrapped, said["end"])]
+    return write(folder, {"index.md": "\n\n".join(parts) + "\n"})
 
 
 def _wrapped(text: str, found: StudyContent) -> str:

@@ -12,7 +12,7 @@ from headgate.analysis.intervals import Estimate
 from headgate.analysis.savings import Row, Saving, amount, needed, savings
 from headgate.escaping import markdown as escape
 from studies.comparisons import budget, rows_of, title
-from studies.pages import SAID, StudyContent, intervals, read_numbers, runs_of
+from studies.pages import SAID, StudyContent, intervals
 
 _BOTH = [
     f"{prices}{net}"
@@ -81,22 +81,13 @@ def places(found: Mapping[str, Sequence[Row]]) -> list[PricedModel]:
 
 def savings_content(folder: Path) -> StudyContent:
     found = places(rows_of(SAVINGS, folder))
-    made = []
-    for name in SAVINGS:
-        numbers = read_numbers(folder / f"{name}.json")
-        made.append(
-            escape(
-                f"{title(name)} ({name}): {runs_of(numbers)};"
-                f" {'; '.join(numbers['devices'])}"
-            )
-        )
     names = [f"{title(each.study)}: {each.called}" for each in found]
     series = {
         f"of {rival}'s money": [_marked(each.beside[rival]) for each in found]
         for rival in RIVALS
     }
     draw = intervals(names, series, SAID["savings"]["shows"], line=100.0, most=MOST)
-    return StudyContent(_lines(found), _numbers(found), draw, made)
+    return StudyContent(_lines(found), _numbers(found), draw)
 
 
 def _marked(one: Saving | None) -> Estimate | None:

@@ -3,9 +3,10 @@ printed; Ctrl-C as in the foreground.
 
 Temporary files lie in memory where there is room: thousands are written, and no machine
 loses its power here. Files of tests that take long come first, so that no worker is
-left with one of them at the end; `make test-slow` says which those are. Nothing is
-searched for garbage while modules are read, and those never: a fifth of the time in
-which tests are found.
+left with one of them at the end; `make test-slow` says which those are. Those that
+mostly wait, for a deployment or an engine, stand apart: beside each, others work.
+Nothing is searched for garbage while modules are read, and those never: a fifth of the
+time in which tests are found.
 """
 
 import gc
@@ -34,6 +35,7 @@ LONGEST = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()
 EXTRAS = {
     "torch": "sim", "sympy": "sim", "numba": "sim", "flwr": "flower",
     "starlette": "web", "uvicorn": "web", "nvflare": "nvflare", "psutil": "nvflare",
+    "distributed": "dask",
 }  # fmt: skip
 """in which extra is what tests import"""
 MARKED = {
@@ -44,6 +46,7 @@ MARKED = {
         "tests/books/test_killed_between.py",
         "tests/flower/test_killed.py",
         "tests/on_nvflare/test_nvflare.py",
+        "tests/simulation/elsewhere/test_dask.py",
         "tests/simulation/schedule/test_disturbed.py",
         "tests/simulation/schedule/test_failures.py",
         "tests/simulation/test_features_stopped.py",
@@ -51,6 +54,14 @@ MARKED = {
     ),
 }
 """marker → folders and files whose tests all have it"""
+IN_A_BROWSER = {
+    "tests/web/browser/test_reading.py": "tests/web/browser/test_run_page.py",
+    "tests/web/browser/test_runs_page.py": "tests/web/browser/test_plan_page.py",
+    "tests/web/browser/test_compare_page.py": "tests/web/browser/test_plan_page.py",
+}
+"""file → the file whose worker takes it, too: a browser is started twice and not by
+every worker, as long as it takes to start and to compile what the page draws with
+"""
 MEMORY, ROOM = Path("/dev/shm"), 4 * 2**30
 
 
@@ -87,6 +98,28 @@ def pytest_xdist_auto_num_workers(config):
     time to pass.
     """
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Files are dealt out whole with `--dist loadfile`, and some of them together."""
+    from xdist.scheduler import LoadFileScheduling
+
+    class Files(LoadFileScheduling):
+        def _split_scope(self, nodeid):
+            file = super()._split_scope(nodeid)
+            return IN_A_BROWSER.get(file, file)
+
+    return Files(config, log) if config.getoption("dist") == "loadfile" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collect_file(file_path):
+    """Docstrings of tests have no examples, so none are looked for in their files."""
+    found = yield
+    if not file_path.name.startswith("test_"):
+        return found
+    return [each for each in found if type(each).__name__ != "DoctestModule"]
 
 
 @pytest.hookimpl(tryfirst=True)  # before tests are chosen by their markers

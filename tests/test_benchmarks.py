@@ -1,4 +1,4 @@
-"""docs/understand/benchmarks.md says what the committed results say, and its tool and
+"""benchmarks/README.md says what the committed results say, and its tool and
 the benchmarks' own tools are right.
 """
 

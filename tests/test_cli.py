@@ -1,6 +1,7 @@
 """The commands as a user types them: output, files, one-line errors, exit codes."""
 
 import json
+import os
 import sys
 from pathlib import Path
 
@@ -237,3 +238,22 @@ def test_who_ignores_ctrl_c_is_not_stopped_by_it(python, tmp_path):
     out, err = python("-c", code, "--version", cwd=tmp_path)
     assert out.startswith("headgate ")
     assert err == ""
+
+
+def test_python_m_headgate_is_the_command_and_an_ascii_console_gets_no_traceback(
+    python,
+):
+    env = {**os.environ, "PYTHONUTF8": "0", "PYTHONIOENCODING": "ascii"}
+    env |= {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0"}
+    for words in (["compare", "--help"], ["plan", "digits"]):
+        said, _ = python("-m", "headgate", *words, env=env)
+        assert said.isascii()
+
+
+def test_a_class_that_is_named_with_a_dot_is_answered_with_a_colon(headgate):
+    words = ["--set", 'policies.own.kind="mine.Falling"', "--policy", "own"]
+    _, error = headgate("plan", "digits", *words, code=2)
+    assert "policies.own.kind = mine.Falling: no such policy" in error
+    assert "named mine:Falling" in error
+    _, error = headgate("rehearse", "digits", "--policies", "mine.Falling", code=2)
+    assert "a class of your own is named mine:Falling" in error

@@ -96,7 +96,21 @@ def test_a_run_that_no_terminal_shows_prints_lines_of_progress(headgate, monkeyp
         "--processes",
         "1",
     )
-    assert re.search(r"^learning: \d of \d+ rounds, 0:00:\d\d, about", err, re.M)
+    assert re.search(r"^learning: \d of \d+ rounds, 0:00:\d\d$", err, re.M)
+
+
+def test_a_second_run_into_a_finished_folder_says_that_nothing_is_done(
+    headgate, tmp_path
+):
+    words = ("run", "digits", *SMALL[:-2], "--out", tmp_path / "r")
+    first, err = headgate(*words)
+    assert "nothing was bought or trained" not in err
+    before = (tmp_path / "r" / "metrics.parquet").stat().st_mtime_ns
+    again, err = headgate(*words)
+    said = f"{tmp_path / 'r'}: is finished; nothing was bought or trained; choose"
+    assert said in " ".join(err.split())
+    assert again == first
+    assert (tmp_path / "r" / "metrics.parquet").stat().st_mtime_ns == before
 
 
 def test_a_sweep_runs_every_point_and_compares_them(headgate, tmp_path):

@@ -25,7 +25,7 @@ FLOORS = (
     ("simulation", "flower", "nvflare"),
     ("api", "web"),
     ("cli",),
-    (KERNELS, FACE),
+    ("__main__", KERNELS, FACE),
 )
 """the rooms from the ground up: a room imports rooms of lower floors alone, so rooms of
 one floor never import each other, and nobody imports those of the last

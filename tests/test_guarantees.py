@@ -1,4 +1,4 @@
-"""Every promise of guarantees.md names a test, and the test is there."""
+"""Every promise of contributing/guarantees.md names a test, and the test is there."""
 
 import ast
 import re
@@ -12,9 +12,7 @@ NAMED = re.compile(r"`(tests/[\w/]+\.py)(?:::(\w+))?`")
 
 def promises():
     """(promise, mechanism, tests) of each row of the tables."""
-    lines = (
-        (ROOT / "docs" / "understand" / "guarantees.md").read_text("utf-8").splitlines()
-    )
+    lines = (ROOT / "contributing" / "guarantees.md").read_text("utf-8").splitlines()
     rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
         for line in lines

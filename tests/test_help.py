@@ -127,6 +127,26 @@ def test_everything_that_is_offered_explains_itself():
     assert left == {}
 
 
+def test_everything_that_is_offered_has_an_example_or_inherits_a_reason():
+    """Errors apart from their base say in their sentence when they are raised."""
+    left = {}
+    for path in offers():
+        module, _, name = path.rpartition(".")
+        offered = getattr(import_module(module), name)
+        if not (inspect.isclass(offered) or inspect.isfunction(offered)):
+            continue
+        text = offered.__doc__ or ""
+        above = [base.__doc__ or "" for base in getattr(offered, "__mro__", ())[1:]]
+        inherited = (
+            issubclass(offered, Exception) if inspect.isclass(offered) else False
+        )
+        if ">>> " not in text and not (
+            inherited and any(">>> " in each for each in above)
+        ):
+            left[path] = text.splitlines()[:1]
+    assert left == {}
+
+
 def test_what_is_not_explained_is_found():
     def silent(first, second=1) -> int:
         """Return a number.

@@ -12,8 +12,8 @@ from tools.density import KERNELS, SOURCE, Size, measure, rooms, total
 
 ROOT = Path(__file__).parent.parent
 MOST_TOKENS = {
-    "analysis": 25_300,
-    "books": 38_500,
+    "analysis": 27_500,
+    "books": 41_500,
     "cli": 8_500,
     "control": 40_800,
     "experiment": 6_300,
@@ -27,12 +27,16 @@ MOST_TOKENS = {
     "web": 10_900,
 }
 """room → most tokens; `python tools/density.py --table` prints it anew"""
-MOST_IN_ALL = 233_000
+MOST_IN_ALL = 246_000
 MOST_KERNELS = 36_400
 DENSEST, DENSEST_KERNELS = 8.3, 9.5
 """most tokens a line of code"""
 LONGEST = 120
-PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
+PAGES = [
+    *ROOT.glob("*.md"),
+    *(ROOT / "contributing").glob("*.md"),
+    *(ROOT / "docs").rglob("*.md"),
+]
 SAYING = [
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "docs" / "tutorials").glob("[0-9]_*.py")),
@@ -136,7 +140,7 @@ def is_there(file, name):
 
 
 def test_what_the_page_on_design_names_is_there():
-    page = (ROOT / "docs" / "understand" / "design.md").read_text("utf-8")
+    page = (ROOT / "contributing" / "design.md").read_text("utf-8")
     places = re.findall(r"`([\w/]+\.py)`(?:: `(?:\w+\.)?(\w+)`)?", page)
     assert places
     assert [place for place in places if not is_there(*place)] == []

@@ -71,6 +71,8 @@ def test_the_metadata_are_complete_and_have_no_link_that_leads_nowhere(wheel):
 )
 def test_links_of_the_description_are_absolute_or_left_out(home, made):
     assert PLACE["described"]("[a](docs/a.md#b) and ![c](c.svg)", home) == made
+    badge = "[![p](https://x.org/p)](LICENSE)"
+    assert PLACE["described"](badge, "") == "![p](https://x.org/p)"
     whole = "[a](https://x.org) and [b](#b)"
     assert PLACE["described"](whole, home) == whole
 

@@ -53,9 +53,9 @@ def site(tmp_path_factory):
     """
     folder = tmp_path_factory.mktemp("site")
     shutil.copytree(
-        DOCS, folder / "docs", ignore=shutil.ignore_patterns("learn", "__pycache__")
+        DOCS, folder / "docs", ignore=shutil.ignore_patterns("gallery", "__pycache__")
     )
-    for name in ("src", "examples", "studies"):
+    for name in ("src", "examples", "studies", "contributing", "benchmarks"):
         (folder / name).symlink_to(ROOT / name)
     shutil.copy(ROOT / "SECURITY.md", folder)
     done = build(
@@ -79,7 +79,8 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(
         if (found := LOADED.findall(path.read_text("utf-8")))
     } == {}
     formulas, tutorial = (
-        site / name for name in ("understand/model.html", f"learn/{TUTORIALS[0]}.html")
+        site / name
+        for name in ("understand/model.html", f"gallery/{TUTORIALS[0]}.html")
     )
     assert "<math" in formulas.read_text("utf-8")  # drawn by the browser
     assert not re.search(r'src="[^"]*math', formulas.read_text("utf-8"), re.IGNORECASE)

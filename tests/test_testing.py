@@ -60,6 +60,17 @@ class Vandal(Honest):
         return AdmissionRequest(np.full(view.debt.shape, 2.5)), memory
 
 
+class BeginsAtInfinity(Honest):
+    """The lowest price so far, of no price at the beginning."""
+
+    def start(self, system, runs):
+        return {"lowest": np.full(runs, np.inf)}
+
+    def admit(self, view, memory):
+        lowest = np.minimum(memory["lowest"], view.price)
+        return AdmissionRequest(np.full(view.debt.shape, 2.5)), {"lowest": lowest}
+
+
 def faulty(
     name,
     asks=lambda view: np.full(view.debt.shape, 2.5),
@@ -109,6 +120,7 @@ FOUND = [
         remembers("NotFinite", lambda seen: {"seen": np.full_like(seen, np.nan)}),
         "round 1: .*seen.* not finite",
     ),
+    (BeginsAtInfinity(), "round 1: .*lowest.* not finite"),
 ]
 REFUSED = [
     (

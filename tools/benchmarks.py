@@ -1,4 +1,4 @@
-"""Makes docs/understand/benchmarks.md and its pictures from benchmarks/results/*.json:
+"""Makes benchmarks/README.md and its pictures from benchmarks/results/*.json:
 python -m tools.benchmarks
 """
 
@@ -10,7 +10,7 @@ from typing import Any
 
 ROOT = Path(__file__).parent.parent
 RESULTS = ROOT / "benchmarks" / "results"
-PAGE = ROOT / "docs" / "understand" / "benchmarks.md"
+PAGE = ROOT / "benchmarks" / "README.md"
 FIGURES = ROOT / "docs" / "figures"
 DRAWN = {
     "executors": "A round of local training on the CPU",
@@ -202,7 +202,7 @@ def page(results: Mapping[str, Result]) -> str:
                 "",
                 _made(results[name]),
                 "",
-                f"![{heading}](../figures/{_figure(name).name})",
+                f"![{heading}](../docs/figures/{_figure(name).name})",
                 "",
             ]
     return "\n".join(parts)

@@ -1,5 +1,5 @@
 """Tries faults on headgate, in the simulator and over Flower, and makes
-docs/understand/faults.md of what happened.
+contributing/faults.md of what happened.
 
     python tools/faults.py
         tries all parts, in about a quarter of an hour
@@ -8,7 +8,7 @@ docs/understand/faults.md of what happened.
     python tools/faults.py --part simulator --kills 500
         tries every change to the disk, and the rest of 500 at random moments
     python tools/faults.py --page
-        makes only the page, from docs/understand/faults.json
+        makes only the page, from contributing/faults.json
 
 Parts: `processes` of a deployment, before all `statements` and files of server and
 client, and at `random` moments; the `simulator`.
@@ -25,8 +25,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-ROWS = ROOT / "docs" / "understand" / "faults.json"
-PAGE = ROOT / "docs" / "understand" / "faults.md"
+ROWS = ROOT / "contributing" / "faults.json"
+PAGE = ROOT / "contributing" / "faults.md"
 HEAD = """\
 # Faults tried
 

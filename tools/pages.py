@@ -21,6 +21,7 @@ COMMANDS = (
     "-m tools.equations",
     "-m tools.benchmarks",
     "-m tools.readme",
+    "-m tools.pictures",
 )
 
 

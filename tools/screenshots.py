@@ -1,7 +1,9 @@
-"""Pictures of every page, light and dark, wide and narrow, of runs that are played for
+"""Pictures of every page, light and dark, wide and narrow, of runs that are made for
 it: python tools/screenshots.py OUT
 
-With --docs the one of the documentation is written to docs/figures as well.
+With --docs those of the documentation are written to docs/figures as well. With --axe
+FILE, the axe.min.js that `npm pack axe-core` fetches, it also looks for barriers on
+every page, everything unfolded, and ends with 1 where axe finds one.
 """
 
 import argparse
@@ -22,18 +24,20 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 ROOT = Path(__file__).parent.parent
 PORT = 8047
-SIZES = {"wide": (1280, 900), "narrow": (360, 780)}
+SIZES = {"wide": (1280, 900), "narrow": (390, 844)}
 PAGES = {
     "runs": "/",
     "run": "/run/digits-paper",
     "live": "/run/digits-live",
     "compare": (
-        "/compare?runs=digits-paper&runs=digits-richer&policies=acdpp&policies=constant&x=money"
+        "/compare?runs=digits~system.budget%3D10.0&runs=digits~system.budget%3D20.0"
     ),
-    "plan": "/plan",
+    "plan": "/plan?recipe=runs%2Fdigits",
+    "missing": "/nopage",
 }
 IN_DOCS = {
     "run-light-wide": ("page-run", 1.14),
+    "plan-light-wide": ("page-plan", 0.8),
 }
 """with how much of them, as height over width"""
 QUIET = [
@@ -63,26 +67,13 @@ def started(command: list[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def play(runs: Path) -> None:
-    """Two finished runs, to look at and to compare."""
+    """Make a finished run, and a comparison at three budgets."""
     quiet = ["--progress", "none", "--format", "json"]
-    subprocess.run(
-        headgate("run", "digits", "--out", str(runs / "digits-paper"), *quiet),
-        check=True,
-        capture_output=True,
-    )
-    richer = [
-        "--policies",
-        "acdpp,constant",
-        "--seeds",
-        "10",
-        "--set",
-        "system.budget=80",
-        "--out",
-        str(runs / "digits-richer"),
-    ]
-    subprocess.run(
-        headgate("run", "digits", *richer, *quiet), check=True, capture_output=True
-    )
+    run = headgate("run", "digits", "--out", str(runs / "digits-paper"), *quiet)
+    budgets = ["--budgets", "5,10,20", "--seeds", "10"]
+    compare = headgate("compare", "digits", *budgets, "--out", str(runs / "digits"))
+    for command in (run, compare):
+        subprocess.run(command, check=True, capture_output=True)
 
 
 def wait_for(address: str) -> None:
@@ -99,6 +90,7 @@ def settle(page: Page) -> None:
     """All figures are drawn when they come into view, so each is looked at once."""
     expect(page.locator("h1")).to_be_visible()
     expect(page.locator(".skeleton")).to_have_count(0)
+    expect(page.locator("[aria-busy=true]")).to_have_count(0)
     for figure in page.locator("figure:visible .plot").all():
         figure.scroll_into_view_if_needed()
         expect(figure).not_to_have_class(re.compile("waiting"))
@@ -106,7 +98,22 @@ def settle(page: Page) -> None:
     page.wait_for_timeout(300)
 
 
-def take(browser: Browser, out: Path) -> Iterator[Path]:
+def barriers(page: Page, axe: str) -> list[str]:
+    """Return what axe finds on the page with everything unfolded."""
+    page.evaluate(
+        "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
+    )
+    settle(page)
+    page.evaluate(axe)
+    found = page.evaluate("axe.run()")["violations"]
+    return [f"{each['id']}: {node['html']}" for each in found for node in each["nodes"]]
+
+
+def take(
+    browser: Browser,
+    out: Path,
+    axe: str,
+) -> Iterator[tuple[Path, list[str]]]:
     for theme in ("light", "dark"):
         for size, (width, height) in SIZES.items():
             context = browser.new_context(
@@ -114,6 +121,7 @@ def take(browser: Browser, out: Path) -> Iterator[Path]:
                 color_scheme=theme,
                 reduced_motion="reduce",
                 device_scale_factor=1.5,
+                bypass_csp=True,  # which lets no script of axe in
             )
             page = context.new_page()
             for name, path in PAGES.items():
@@ -121,7 +129,7 @@ def take(browser: Browser, out: Path) -> Iterator[Path]:
                 settle(page)
                 picture = out / f"{name}-{theme}-{size}.png"
                 page.screenshot(path=picture, full_page=True)
-                yield picture
+                yield picture, barriers(page, axe) if axe else []
             context.close()
 
 
@@ -142,7 +150,10 @@ def main() -> None:
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("--docs", action="store_true")
+    parser.add_argument("--axe", type=Path)
     asked = parser.parse_args()
+    axe = asked.axe.read_text("utf-8") if asked.axe else ""
+    wrong = 0
     expect.set_options(timeout=30_000)
     asked.out.mkdir(parents=True, exist_ok=True)
     chromium = (
@@ -182,11 +193,13 @@ def main() -> None:
         ):
             wait_for(f"http://127.0.0.1:{PORT}/api/runs/digits-live/curves")
             browser = playwright.chromium.launch(executable_path=chromium, args=QUIET)
-            for picture in take(browser, asked.out):
-                print(picture)
+            for picture, found in take(browser, asked.out, axe):
+                print(picture, *found, sep="\n  ")
+                wrong += len(found)
             browser.close()
     if asked.docs:
         for_docs(asked.out)
+    sys.exit(wrong > 0)
 
 
 if __name__ == "__main__":

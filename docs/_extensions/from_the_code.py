@@ -156,9 +156,22 @@ def prose(kind: type) -> str:
     return "\n\n".join(" ".join(each.split()) for each in said.split("\n\n")).strip()
 
 
+def names(directive: str, argument: str) -> list[str]:
+    """Return the names that a directive explains; a page lists them in it, for those
+    who read it unbuilt.
+    """
+    if directive == "kinds":
+        return list(named(SLOTS[argument]).kinds)
+    own = fields(named(argument))
+    return [
+        each.name for each in own if each.init and each.metadata.get("setting", True)
+    ]
+
+
 class FromTheCode(SphinxDirective):
     required_arguments = 0
     optional_arguments = 1
+    has_content = True  # for those who read the page unbuilt
 
     def text(self) -> list[str]:
         raise NotImplementedError

@@ -36,12 +36,14 @@ from headgate.errors import DataError, Interrupted, SettingError
 from headgate.escaping import shown
 from headgate.experiment import Experiment, sweep_points
 from headgate.experiment import load as load_recipe
-from headgate.progress import counted, ticked
+from headgate.progress import Counted, counted, ticked
 from headgate.records.reader import RunFolder
 from headgate.records.tables import points_of
 from headgate.registry import nearest
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     import polars as pl
     from rich.console import RenderableType
 
@@ -139,6 +141,12 @@ class PlanResult(Displayed):
         The name of the policy in the experiment.
     plan : Plan
         What was worked out.
+
+    Examples
+    --------
+    >>> made = plan(load("digits", "run.rounds=20", "run.seeds=2"))
+    >>> made.frame.height, made.warning
+    (1, '')
     """
 
     experiment: Experiment
@@ -154,6 +162,18 @@ class PlanResult(Displayed):
     def numbers(self) -> dict[str, Any]:
         """The numbers that `headgate plan --format json` prints."""
         return plan_json(self.experiment, self.name, self.plan)
+
+    @property
+    def frame(self) -> "pl.DataFrame":
+        """One row with the numbers; null where a policy has none."""
+        import polars as pl
+
+        plain = {
+            name: value
+            for name, value in self.numbers.items()
+            if not isinstance(value, dict | list | tuple)
+        }
+        return pl.DataFrame([plain])
 
     @property
     def warning(self) -> str:
@@ -225,6 +245,12 @@ class RehearsalResult(Displayed):
         The experiment.
     results : mapping of str to Rehearsal
         The rehearsal of each policy, by its name.
+
+    Examples
+    --------
+    >>> found = rehearse(load("digits", "run.rounds=20", "run.seeds=2"))
+    >>> found.frame["policy"].unique(maintain_order=True).to_list()[0]
+    'headgate'
     """
 
     experiment: Experiment
@@ -304,6 +330,14 @@ class Run(Displayed):
     ----------
     path : pathlib.Path
         The folder of the run or of the sweep.
+
+    Examples
+    --------
+    >>> import headgate, tempfile
+    >>> e = headgate.load("digits", "run.rounds=2", "run.seeds=1")
+    >>> run = headgate.run(e, tempfile.mkdtemp() + "/out", processes=1, quiet=True)
+    >>> run.status, run.summary.columns[0]
+    ('finished', 'policy')
     """
 
     path: Path
@@ -400,6 +434,7 @@ def run(
     device: str = "auto",
     executor: str = "auto",
     processes: int | None = None,
+    pool: "Executor | str | None" = None,
     trust: Sequence[str] = (),
     quiet: bool = False,
 ) -> Run:
@@ -419,6 +454,9 @@ def run(
         The executor of local training: auto, or a name.
     processes : int, optional
         The number of processes; by default one for each core, and one on a GPU.
+    pool : concurrent.futures.Executor or str, optional
+        Workers that learn in place of processes of this machine: any executor, or the
+        address or scheduler file of Dask.
     trust : sequence of str
         Code outside the package that the folder names and that is allowed to run, as
         `module` or `module:Class`.
@@ -438,6 +476,14 @@ def run(
         If the folder holds another run, or cannot be read or written.
     Interrupted
         After Ctrl-C; the same call resumes the run.
+
+    Examples
+    --------
+    >>> import headgate, tempfile
+    >>> e = headgate.load("digits", "run.rounds=2", "run.seeds=1")
+    >>> run = headgate.run(e, tempfile.mkdtemp() + "/out", processes=1, quiet=True)
+    >>> run.frame.columns[:3]
+    ['policy', 'seed', 't']
     """
     from headgate.simulation.schedule import new_folder, perform
 
@@ -446,15 +492,17 @@ def run(
         raise SettingError("out = None: without an experiment a run folder is needed")
     whole = Path(out or new_folder(experiment or []))
     advice = f"nothing is lost, headgate.run(experiment, {str(whole)!r}) resumes"
-    with _progress(quiet, advice) as tick:
+    with _progress(quiet, advice) as bar:
         runs = perform(
             experiment,
             whole,
             device=device,
             executor=executor,
             processes=processes,
+            pool=pool,
             trust=trust,
-            tick=tick,
+            tick=bar,
+            say=bar.say,
         )
     points = points_of(whole)
     if len(runs) < len(points):  # only some points of the sweep were run
@@ -464,11 +512,11 @@ def run(
 
 
 @contextmanager
-def _progress(quiet: bool, advice: str) -> Iterator[Callable[[int, int], None]]:
+def _progress(quiet: bool, advice: str) -> Iterator[Counted]:
     """Show a progress bar; `advice` is what a user reads after Ctrl-C."""
-    with counted("learning", quiet) as tick:
+    with counted("learning", quiet) as bar:
         try:
-            yield tick
+            yield bar
         except Interrupted as stop:
             raise Interrupted(stop.what, advice) from None
 
@@ -490,6 +538,14 @@ def open(folder: str | Path) -> Run:  # shadows the builtin here only, as gzip.o
     ------
     DataError
         If there is no such folder, or it holds no run.
+
+    Examples
+    --------
+    >>> import headgate, tempfile
+    >>> e = headgate.load("digits", "run.rounds=2", "run.seeds=1")
+    >>> run = headgate.run(e, tempfile.mkdtemp() + "/out", processes=1, quiet=True)
+    >>> headgate.open(run.path).status
+    'finished'
     """
     path = Path(folder)
     if not path.is_dir():
@@ -509,6 +565,7 @@ def compare(
     *,
     device: str = "auto",
     processes: int | None = None,
+    pool: "Executor | str | None" = None,
     quiet: bool = False,
     command: str = "headgate.compare",
     as_printed: bool = False,
@@ -525,7 +582,8 @@ def compare(
         What `load` or `sweep` returned. Points of a sweep are compared as they are,
         each with its own budget and prices.
     budgets : sequence of float, optional
-        The budgets per round; by default 0.25, 0.5, 1 and 2 times the experiment's.
+        The budgets per round; by default 0.25, 0.5, 1 and 2 times the experiment's, or
+        those of `budgets_that_bind`.
     out : str or pathlib.Path, optional
         The folder of runs and report; by default compared/NAME. Finished runs in it are
         used, so budgets can be added later.
@@ -533,6 +591,9 @@ def compare(
         The device to train on: auto, cpu or cuda.
     processes : int, optional
         The number of processes; by default one for each core, and one on a GPU.
+    pool : concurrent.futures.Executor or str, optional
+        Workers that learn in place of processes of this machine: any executor, or the
+        address or scheduler file of Dask.
     quiet : bool
         Whether to show no progress bar.
     command : str
@@ -554,6 +615,16 @@ def compare(
         If the folder holds other runs, or cannot be read or written.
     Interrupted
         After Ctrl-C; the same call resumes the runs.
+
+    Examples
+    --------
+    >>> import headgate, tempfile
+    >>> e = headgate.load("digits", "run.rounds=2", "run.seeds=1")
+    >>> found = headgate.compare(
+    ...     e, budgets=[10, 20], out=tempfile.mkdtemp(), processes=1, quiet=True
+    ... )
+    >>> sorted({row["budget"] for row in found.rows})
+    [10.0, 20.0]
     """
     from headgate.simulation.schedule import perform
 
@@ -561,29 +632,43 @@ def compare(
     budget = None
     if isinstance(experiment, Experiment):
         budget = experiment.system.budget
+        if budgets is None:
+            budgets = budgets_that_bind(experiment)
+            budget = budgets[SHARES.index(1.0)]
         experiment = _at_budgets(experiment, budgets)
     points = list(experiment)
     if not as_printed:
         points = [(label, point.held()) for label, point in points]
     folder = Path(out or Path("compared") / points[0][1].name)
-    with _progress(quiet, "nothing is lost, the same command resumes") as tick:
+    with _progress(quiet, "nothing is lost, the same command resumes") as bar:
         runs = perform(
             points,
             folder,
             device=device,
             processes=processes,
-            tick=tick,
+            pool=pool,
+            tick=bar,
+            say=bar.say,
         )
     return conclude_comparison(runs, folder, command, budget)
 
 
-def _at_budgets(experiment: Experiment, budgets: Sequence[float] | None) -> Points:
+def budgets_that_bind(experiment: Experiment) -> list[float]:
+    """Return 0.25, 0.5, 1 and 2 times the budget per round of an experiment, or of 40 %
+    of the price of all its places, if that is less.
+
+    A budget that pays for all places in every round makes all policies equal.
+    """
+    system = experiment.system
+    all_places = experiment.prices.mean(experiment.rounds) * system.all_places
+    usual = min(system.budget, float(f"{0.4 * all_places:.2g}"))
+    return [round(share * usual, 6) for share in SHARES]
+
+
+def _at_budgets(experiment: Experiment, budgets: Sequence[float]) -> Points:
     """Return the experiment at each of the budgets, with labels."""
-    if not isinstance(budgets, Iterable | None):
+    if not isinstance(budgets, Iterable):
         raise SettingError(f"budgets = {budgets}: must be a list, as in [20, 55]")
-    if budgets is None:
-        own = experiment.system.budget
-        budgets = [round(share * own, 6) for share in SHARES]
     money = list(map(float, budgets))
     if not money:
         raise SettingError("budgets = []: at least one is needed")

@@ -11,6 +11,15 @@ PACKAGE = os.path.join(os.path.dirname(__file__), "")
 class HeadgateError(Exception):
     """The base of all errors that headgate raises; `exit_code` is the exit code of the
     command line.
+
+    Examples
+    --------
+    >>> import headgate
+    >>> try:
+    ...     headgate.load("digits", "run.ronds=20")
+    ... except HeadgateError as error:
+    ...     print(error)
+    run.ronds: unknown key; did you mean rounds?
     """
 
     exit_code = 1

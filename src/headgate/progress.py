@@ -14,11 +14,13 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
+    Task,
     TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.text import Text
 
 from headgate.escaping import printable
 
@@ -26,6 +28,8 @@ FIRST, NEXT = 5.0, 30.0
 """the seconds until the first line of progress without a terminal, and between two
 lines
 """
+LEAST_SHARE, LEAST_SECONDS = 0.05, 10.0
+"""the share of the work and the time from which on the time left is estimated"""
 
 
 def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
@@ -39,11 +43,30 @@ def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
         TextColumn(unit),
         TimeElapsedColumn(),
         TextColumn("left"),
-        TimeRemainingColumn(),
+        TimeLeftColumn(),
         console=console,
         disable=quiet,
         transient=True,
     )
+
+
+def seconds_left(task: Task) -> float | None:
+    """Return an estimate of the seconds that are left, from the speed of the last half
+    minute, without the time before the first progress.
+
+    None: too little is done to tell; the first rounds may compile.
+    """
+    if not task.total or task.completed < LEAST_SHARE * task.total:
+        return None
+    return task.time_remaining if (task.elapsed or 0.0) >= LEAST_SECONDS else None
+
+
+class TimeLeftColumn(TimeRemainingColumn):
+    """The time that is left, as soon as it can be told."""
+
+    def render(self, task: Task) -> Text:
+        known = task.finished or seconds_left(task) is not None
+        return super().render(task) if known else Text("-:--:--")
 
 
 class LinesOfProgress(Progress):
@@ -67,11 +90,12 @@ class LinesOfProgress(Progress):
             return
         self._next = now + NEXT
         taken = task.elapsed or 0.0
-        left = taken * (task.total - task.completed) / task.completed
         text = (
-            f"{task.completed:,.0f} of {task.total:,.0f} {self.unit}, {_clock(taken)},"
-            f" about {_clock(left)} left"
+            f"{task.completed:,.0f} of {task.total:,.0f} {self.unit}, {_clock(taken)}"
         )
+        left = seconds_left(task)
+        if left is not None:
+            text += f", about {_clock(left)} left"
         print(
             f"{task.description}: {text}",
             file=sys.stderr,
@@ -103,19 +127,40 @@ def ticked(
         yield tick
 
 
+class Counted:
+    """A bar that counts work.
+
+    Parameters
+    ----------
+    bar : Progress
+        What is drawn.
+    task : TaskID
+        The bar in it.
+    """
+
+    def __init__(self, bar: Progress, task: TaskID) -> None:
+        self._bar, self._task = bar, task
+
+    def __call__(self, done: int, total: int) -> None:
+        """Show how much work is done."""
+        self._bar.update(
+            self._task,
+            completed=done,
+            total=total,
+        )
+
+    def say(self, line: str) -> None:
+        """Print a line above the bar."""
+        if not self._bar.disable or isinstance(self._bar, LinesOfProgress):
+            self._bar.console.print(printable(line), markup=False, soft_wrap=True)
+
+
 @contextmanager
 def counted(
     text: str,
     quiet: bool = False,
     unit: str = "rounds",
-) -> Iterator[Callable[[int, int], None]]:
-    """Show a bar; yield a function to call with the amount of work that is done and the
-    total.
-    """
+) -> Iterator[Counted]:
+    """Show a bar that counts work."""
     with progress_bar(quiet, unit) as bar:
-        task = bar.add_task(printable(text), total=None)
-        yield lambda done, total: bar.update(
-            task,
-            completed=done,
-            total=total,
-        )
+        yield Counted(bar, bar.add_task(printable(text), total=None))

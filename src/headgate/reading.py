@@ -62,6 +62,40 @@ def read_text(path: Path, most: int = RECIPE) -> str:
         raise DataError(f"{path}: is damaged, it is not UTF-8 text") from None
 
 
+def csv_text(path: Path, content: bytes) -> str:
+    """Return the text of a CSV file, which must be UTF-8 and have commas between its
+    columns.
+    """
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise DataError(
+            f"{path}: byte {error.start + 1} is not UTF-8 text; save the file as CSV"
+            " UTF-8"
+        ) from None
+    header = text.partition("\n")[0]
+    for separator, name in ((";", "semicolons"), ("\t", "tabs")):
+        if separator in header and "," not in header:
+            raise DataError(
+                f"{path}: has {name} between its columns; save it as CSV with commas"
+                " between columns and points in numbers"
+            )
+    return text
+
+
+def remedy_of_number(text: str) -> str:
+    """Return what to do about a text that should be a number, or nothing.
+
+    >>> remedy_of_number("1.234,5"), remedy_of_number("many")
+    ('; write it with a point: 1234.5', '')
+    """
+    whole, comma, part = text.strip().rpartition(",")
+    digits = whole.replace(".", "")
+    if not comma or not digits.lstrip("+-").isdecimal() or not part.isdecimal():
+        return ""
+    return f"; write it with a point: {digits}.{part}"
+
+
 def read_toml(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file of settings, in which infinity is allowed."""
     return parse_toml(read_text(path), str(path))

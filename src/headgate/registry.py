@@ -154,6 +154,12 @@ def make(
 
     setting = f"{where}.kind"
     if not isinstance(kind, str) or ":" not in kind:
+        module, dot, name = str(kind).rpartition(".")
+        if dot:
+            raise SettingError(
+                f"{setting} = {shown(kind)}: no such {slot.name}; a class of your own"
+                f" is named {shown(f'{module}:{name}')}"
+            )
         known = nearest(shown(kind), list(slot.kinds))
         raise SettingError(
             f"{setting} = {shown(kind)}: no such {slot.name}{known}, or module:Class"

@@ -65,6 +65,11 @@ def a_system(horizon: int | None = 40) -> System:
     -------
     System
         Buffers for 20 samples and a budget of 11 a round.
+
+    Examples
+    --------
+    >>> a_system().all_places
+    20
     """
     return System(
         np.array([3, 1, 7, 4, 5]),
@@ -103,6 +108,11 @@ def check_policy(
         If a check fails; the message states what is wrong.
     SettingError
         If no controller can use the policy at all.
+
+    Examples
+    --------
+    >>> from headgate.control.policies import Headgate
+    >>> check_policy(Headgate(), rounds=5)  # silent where nothing is wrong
     """
     check_is_policy(policy)
     system = system or a_system(rounds)
@@ -148,6 +158,11 @@ def check_retention(
         If a check fails; the message states what is wrong.
     SettingError
         If no controller can use the rule at all.
+
+    Examples
+    --------
+    >>> from headgate.control import Fifo
+    >>> check_retention(Fifo(), rounds=5)  # silent where nothing is wrong
     """
     system = system or a_system(rounds)
     path = np.ones((RUNS, rounds))
@@ -190,6 +205,10 @@ def check_prices(
     ------
     AssertionError
         If a check fails; the message states what is wrong.
+
+    Examples
+    --------
+    >>> check_prices(Uniform(1.0, 10.0))  # silent where nothing is wrong
     """
     many = np.arange(seeds)
     path = prices.path(many, 1, rounds + 1)
@@ -243,6 +262,11 @@ def check_selection(
         If a check fails; the message states what is wrong.
     SettingError
         If the rule cannot be used at all.
+
+    Examples
+    --------
+    >>> from headgate.control import ByMargin
+    >>> check_selection(ByMargin())  # silent where nothing is wrong
     """
     selection.check()
     for t in range(rounds):
@@ -443,10 +467,10 @@ class _Trial:
                 "the accounts are off": (debt == after.debt) & (spent == after.spent),
                 "a remainder of a sample or more": (carry > -1e-6) & (carry < 1),
             }
-            for name, array in after.memory.items():
-                finite = array.dtype.kind != "f" or np.isfinite(array)
-                facts[f"memory[{name!r}] holds a number that is not finite"] = finite
-            _need_all(orders.t, facts)
+            _need_all(orders.t, facts | _finite(after.memory))
+        controller = self.controller
+        begun = controller.policy.start(controller.system, controller.runs)
+        _need_all(1, _finite(begun))
 
     def check_samples(self) -> None:
         """Check that samples that were dropped stay away, and that clients hold at most
@@ -590,6 +614,16 @@ def _same(
         np.testing.assert_equal(one, other)
     except AssertionError:
         raise AssertionError(message) from None
+
+
+def _finite(memory: Mapping[str, Any]) -> dict[str, Any]:
+    """Return for each array of a memory whether its numbers are finite."""
+    return {
+        f"memory[{name!r}] holds a number that is not finite": (
+            array.dtype.kind != "f" or np.isfinite(array)
+        )
+        for name, array in memory.items()
+    }
 
 
 def _need_all(t: int, facts: Mapping[str, Any]) -> None:

@@ -69,9 +69,11 @@ def whole_name(name: str) -> str:
     return re.sub(rf"^\.(.*?)\.[0-9a-f]{{8}}{re.escape(PARTIAL)}$", r"\1", name)
 
 
-def clear_partial(folder: Path) -> None:
-    """Remove the incomplete files and folders that a killed process left."""
-    for path in folder.glob(f".*{PARTIAL}"):
+def clear_partial(folder: Path, prefix: str = "") -> None:
+    """Remove the incomplete files and folders that a killed process left, those whose
+    names would begin with `prefix`.
+    """
+    for path in folder.glob(f".{prefix}*{PARTIAL}"):
         if path.is_dir() and not path.is_symlink():
             shutil.rmtree(path)
         else:

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import headgate
 from headgate.analysis.report import Comparison
 from headgate.analysis.runs import read_runs
+from headgate.api import budgets_that_bind
 from headgate.cli.commands import app
 from headgate.errors import DataError, Interrupted, SettingError
 from headgate.records.reader import RunFolder
@@ -300,3 +301,28 @@ def test_a_price_for_each_client_leaves_out_who_needs_one_price(tmp_path):
     )
     rows = json.loads((tmp_path / "out" / "compare.json").read_text("utf-8"))["rows"]
     assert all(row["kept_limits"] for row in rows if row["policy"] != "oracle")
+
+
+def test_budgets_that_never_bind_are_named_and_the_default_ones_bind(tmp_path):
+    prices = tmp_path / "quotes.csv"
+    prices.write_text("price\n0.03\n0.11\n0.05\n0.08\n0.06\n0.03\n")
+    trace = f'prices={{kind="trace",file="{prices}"}}'
+    e = headgate.load("digits", trace, "run.rounds=6", "run.seeds=2")
+    e = e.only(["headgate", "constant"])
+    loose = headgate.compare(
+        e, [5.0, 20.0], tmp_path / "loose", quiet=True, processes=1
+    )
+    accuracies = {row["last"][0] for row in loose.rows if row["budget"] == 20.0}
+    assert len(accuracies) == 1
+    assert str(loose).splitlines()[0] == (
+        "Money never binds at 20.0 a round: all places cost 6.0, so policies buy alike."
+        " Budgets that bind: --budgets 0.75,1.5,3."
+    )
+    bound = headgate.compare(e, out=tmp_path / "bound", quiet=True, processes=1)
+    assert "never binds" not in str(bound)
+    assert bound.budget == 2.4
+    assert {row["budget"] for row in bound.rows} == {0.6, 1.2, 2.4, 4.8}
+    spent = {row["policy"]: row["spend"] for row in bound.rows if row["budget"] < 3}
+    assert max(spent.values()) <= 2.4
+    usual = headgate.load("digits")
+    assert budgets_that_bind(usual)[2] == usual.system.budget

@@ -58,3 +58,16 @@ def test_what_policies_need_is_a_table_that_says_less_than_and_at_least(found):
         assert all(str(one.policy) in repr(needs) for one in needs)
     assert {one.text[:9] for one in found.money_for(0.01)} == {"less than"}
     assert {one.text[:8] for one in found.money_for(0.999)} == {"at least"}
+
+
+def test_the_command_draws_the_figure_and_refuses_a_name_before_it_learns(
+    headgate, tmp_path
+):
+    words = ["compare", "digits", "--rounds", "5", "--seeds", "2", "--budgets", "5,10"]
+    words += ["--processes", "1", "--quiet", "--out", tmp_path / "out"]
+    _, error = headgate(*words, "--figure", tmp_path / "x.gif", code=2)
+    assert "x.gif: must end in .svg, .png, .pdf" in error
+    assert not (tmp_path / "out").exists()
+    said, _ = headgate(*words, "--figure", tmp_path / "x.svg")
+    assert said.endswith(f"figure: {tmp_path / 'x.svg'}\n")
+    assert (tmp_path / "x.svg").stat().st_size > 1000

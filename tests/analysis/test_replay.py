@@ -178,7 +178,7 @@ HEADER = "time,price,samples\n"
 REFUSED = {
     "": "cannot be read as CSV (empty CSV)",
     "time,price\n1,2\n": 'no column "samples"; its header names time, price',
-    "time;price;samples\n1;2;3\n": 'no column "time"',
+    "time;price;samples\n1;2;3\n": "has semicolons between its columns",
     HEADER: "holds no purchases",
     f"{HEADER}1,-2,3\n": "line 2.price = -2: must be greater than or equal to 0",
     f"{HEADER}1,nan,3\n": "line 2.price = nan: must be a finite number",

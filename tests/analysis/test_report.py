@@ -179,7 +179,7 @@ def test_a_browser_draws_every_figure(tmp_path):
     plots = [
         attrs for _, attrs in drawn.tags if "plot" in (attrs.get("class") or "").split()
     ]
-    assert len(plots) == 9
+    assert len(plots) == 10
     assert all("js-plotly-plot" in attrs["class"] for attrs in plots)
     assert ("html", {"lang": "en", "data-theme": "dark"}) in drawn.tags
     assert "NaN" not in own(done.stdout)

@@ -14,6 +14,7 @@ from headgate.analysis.comparison import comparison_tables
 from headgate.analysis.intervals import Estimate
 from headgate.analysis.savings import (
     Frontier,
+    accuracy_for,
     amount,
     chosen_budget,
     money_for,
@@ -147,6 +148,12 @@ def test_what_no_budget_reaches_cannot_be_told():
     assert (poor.money, poor.ends) == (None, (40.0, math.inf))
     assert needed(poor) == ("not known", "at least 200 %")
     assert "for poor that is not known" in sentence(chosen_budget(savings(rows), 20.0))
+    ours = [
+        {**row, "policy": "headgate" if row["policy"] == "poor" else row["policy"]}
+        for row in rows
+    ]
+    said = sentence(chosen_budget(savings(ours), 20.0))
+    assert said.startswith("no saving of headgate is shown: constant admission reaches")
 
 
 def test_a_wide_interval_is_not_a_number():
@@ -251,3 +258,33 @@ def test_the_sentence_and_at_which_budget_it_is_said():
         one for one in savings(worlds(1, noise=0.0)) if one.budget == 20.0
     )  # one seed has no interval
     assert (one.money, needed(one)) == (Estimate(pytest.approx(10.0)), ("10.0", "50 %"))
+
+
+def test_the_accuracy_for_money_is_the_mean_there_and_lies_between_two_budgets():
+    rows = worlds()
+    means = {
+        (row["policy"], row["spend"]): np.mean(row["last_by_seed"]) for row in rows
+    }
+    for money in MONEY:
+        found = accuracy_for(rows, money)
+        for policy in ("ours", "constant"):
+            known = found[policy]
+            assert known.mean == pytest.approx(means[policy, money])
+            assert known.low < known.mean < known.high
+            assert known.runs == 30
+    middle = accuracy_for(rows, math.sqrt(5.0 * 10.0))["ours"].mean
+    ends = means["ours", 5.0], means["ours", 10.0]
+    assert middle == pytest.approx(sum(ends) / 2)
+
+
+def test_the_accuracy_is_not_known_for_money_that_no_budget_comes_near():
+    rows = worlds()
+    assert accuracy_for(rows, 4.8)["ours"].mean == accuracy_for(rows, 5.0)["ours"].mean
+    for money in (4.7, 42.5):
+        assert accuracy_for(rows, money) == {"ours": None, "constant": None}
+    alone = [row for row in rows if row["spend"] == 10.0]
+    assert accuracy_for(alone, 10.0)["ours"] is not None
+    assert accuracy_for(alone, 11.0)["ours"] is None
+    single = [a_row("ours", 10.0, [0.5])]
+    assert accuracy_for(single, 10.0) == {"ours": Estimate(0.5)}
+    assert accuracy_for([], 10.0) == {}

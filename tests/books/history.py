@@ -575,7 +575,7 @@ class History(RuleBasedStateMachine):
 
     def do_begin(self, given, spoil, visits):
         given = self.odd_begin(dict(given), *spoil) if spoil else given
-        repeated = self.model.open
+        repeated, going_on = self.model.open, self.going_on()
         joined = any(
             request[0] == "amend" and {"join", "leave"} & request[1].keys()
             for _, request in visits
@@ -596,7 +596,9 @@ class History(RuleBasedStateMachine):
         plain = plain and not any(
             isinstance(given[name], list) for name in ("price", "most")
         )
-        if not done.accepted and plain and not repeated and not joined:
+        nobody = isinstance(given["present"], list) and not given["present"]
+        over = not nobody and not (going_on and self.going_on())
+        if not done.accepted and plain and not (repeated or joined or over):
             raise WrongError(f"begin of {given} was refused: {done.message}")
 
     def odd_begin(self, given, slot, name):

@@ -108,7 +108,7 @@ class Client:
 
 
 def play(folder):
-    with Books(folder, SYSTEM, Headgate()) as books:
+    with Books(folder, SYSTEM, Headgate(fill=8.0)) as books:
         while books.ledger.t < ROUNDS:
             t, made = books.ledger.t, books.statement().amendments
             done = {each.why for each in made}

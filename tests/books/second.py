@@ -53,7 +53,7 @@ def plays(folder):
     """Open the accounts to play rounds, which is refused while another process holds
     them.
     """
-    Books(folder, System([4, 3, 5], budget=12.0), Headgate()).close()
+    Books(folder, System([4, 3, 5], budget=12.0), Headgate(fill=8.0)).close()
 
 
 REQUESTS = {"amend": amends, "show": shows, "export": exports, "play": plays}

@@ -5,6 +5,7 @@ killed anywhere.
 import csv
 import json
 import random
+import re
 import subprocess
 import sys
 import time
@@ -50,7 +51,7 @@ def test_everything_changes_and_ten_kills_later_ledger_clients_and_export_agree(
             else:
                 process.communicate(timeout=300)
                 assert process.returncode == 0
-    with Books(tmp_path, scenario.SYSTEM, Headgate()) as done:
+    with Books(tmp_path, scenario.SYSTEM, Headgate(fill=8.0)) as done:
         found, ledger, system = done.audit(), done.ledger, done.system
         assert ledger.t == scenario.ROUNDS
         assert system.names == (*scenario.SYSTEM.names, "new")
@@ -281,3 +282,35 @@ def test_of_two_processes_one_plays_and_another_may_amend(tmp_path):
         own.begin(3.0)
         assert own.statement().approved == Decimal("2010.0")
     books(tmp_path).close()
+
+
+def test_after_the_horizon_nothing_is_bought_and_late_reports_are_taken(tmp_path):
+    with books(tmp_path, horizon=2) as own:
+        for _ in range(2):
+            orders = own.begin(3.0)
+            own.settle({each.client: each.samples for each in orders[:2]})
+        spent = own.statement().spent
+        with pytest.raises(SettingError, match=r"round 3: the horizon is 2, so all"):
+            own.begin(3.0)
+        assert own.ledger.t == 2
+        assert own.begin(3.0, present=[]) == []
+        own.settle({2: Delivery(2, round=1)})
+        assert own.audit().spent == spent + 6
+        own.amend(horizon=4)
+        assert own.begin(0.1)
+
+
+def test_a_round_says_why_it_bought_and_printed_accounts_are_the_statement(tmp_path):
+    with books(tmp_path) as own:
+        assert own.why == ""
+        own.begin(3.0)
+        assert own.why == "price 3; round 1 fills the buffers for up to 160; 27 samples"
+        own.settle()
+        own.begin(9.0)
+        own.settle()
+        assert re.fullmatch(r"price 9, above the limit of 3; nothing bought", own.why)
+        own.begin(1.0)
+        own.amend(money=50.0)
+        own.settle()
+        assert own.why == "price 1, below the limit of 3; 27 samples"
+        assert str(own) == str(own.statement())

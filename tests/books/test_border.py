@@ -433,7 +433,8 @@ def test_a_forecast_refuses_in_one_line(tmp_path, said, given):
 def test_accounts_that_cannot_be_leave_no_folder(tmp_path, given, said):
     with pytest.raises(HeadgateError) as caught:
         Books(
-            tmp_path / "accounts", **{"system": SYSTEM, "policy": Headgate(), **given}
+            tmp_path / "accounts",
+            **{"system": SYSTEM, "policy": Headgate(fill=8.0), **given},
         )
     assert said in str(caught.value)
     assert list(tmp_path.iterdir()) == []
@@ -442,7 +443,7 @@ def test_accounts_that_cannot_be_leave_no_folder(tmp_path, given, said):
 @pytest.mark.parametrize("folder", [5, None, b"accounts", "", "a\0b", ["accounts"]])
 def test_a_folder_is_a_path(folder):
     with pytest.raises(SettingError, match=r"^Books: folder = "):
-        Books(folder, SYSTEM, Headgate())
+        Books(folder, SYSTEM, Headgate(fill=8.0))
 
 
 def test_a_system_of_numpy_is_written_as_plain_numbers(tmp_path):

@@ -95,11 +95,11 @@ def test_accounts_that_one_process_opens_twice_keep_their_log(tmp_path):
     file releases all of them. The next process that looks then takes itself for the
     only one, and removes the log that the first one goes on writing."""
     system, second = System([4, 3, 5], budget=12.0, horizon=60), TheSecond.get()
-    with Books(tmp_path, system, Headgate()) as own:
+    with Books(tmp_path, system, Headgate(fill=8.0)) as own:
         own.begin(3.0)
         own.settle()
         with pytest.raises(DataError, match="in use"):
-            Books(tmp_path, system, Headgate())
+            Books(tmp_path, system, Headgate(fill=8.0))
         amend(tmp_path, Amendment(money=5.0), "anna", "in the same process")
         assert second.ask(
             "amend", str(tmp_path), {"money": 1.0}, "board", "looks, and writes"

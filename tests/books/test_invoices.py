@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.books.exact import exact, plainly, times, total
+from headgate.books.exact import exact, plainly, total
 from headgate.books.statement import amend, export, opened, statement
 from headgate.control import Amendment
+from headgate.control.charges import exactly
 from headgate.control.policies import Headgate
 from headgate.errors import LedgerError, SettingError
 
@@ -112,7 +113,7 @@ def test_money_is_exact_for_sums_that_floats_cannot_hold(tmp_path):
 
 def test_sums_are_exact():
     assert total([exact(0.1), exact(0.2), exact(1e15), exact(-1e15)]) == Decimal("0.3")
-    assert times(0.012, 7) == Decimal("0.084")
+    assert exactly(0.012, 7) == Decimal("0.084")
     assert total([exact(1e15), exact(1e-100)]) > Decimal(10) ** 15
     assert plainly(exact(1e15)) == "1000000000000000"
 

@@ -128,6 +128,15 @@ def test_a_cut_below_what_is_spent_stops_purchases_and_reclaims_nothing():
     assert controller.decide(ledger, 1.0).admitted.any()
 
 
+@pytest.mark.parametrize("taken", [-1000.0, -999.0])
+def test_money_that_is_taken_back_before_round_1_is_not_spent_in_it(taken):
+    controller = two_clients(Headgate())
+    ledger = controller.open()
+    controller, ledger = controller.amend(ledger, Amendment(money=taken))
+    spent = after(controller, [0.5, 0.5], ledger).spent[0]
+    assert spent <= 1000.0 + taken
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

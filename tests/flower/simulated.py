@@ -8,6 +8,7 @@ quickstart app in the folder APP, with the settings of its pyproject.toml, into
 FOLDER/app.
 """
 
+import gc
 import os
 import sys
 import tomllib
@@ -52,6 +53,7 @@ def main(folder, path, recipe, *settings):
         )
 
     def call(message, context):
+        gc.freeze()  # Flower looks for garbage at every array, among all modules
         if (folder / "recipe is over").exists():
             from quickstart.client_app import app
 
@@ -90,7 +92,7 @@ def main(folder, path, recipe, *settings):
         register(call)
     resources = {
         "client_resources": {"num_cpus": 1, "num_gpus": 0.0},
-        "init_args": {"num_cpus": 2},
+        "init_args": {"num_cpus": 2, "include_dashboard": False},
     }
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that there is a slower way to start it

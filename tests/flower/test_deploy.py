@@ -108,7 +108,7 @@ def charged(books, t):
 
 
 def write_row(component, kill_point, expected, outcome):
-    """One line of docs/understand/faults.md, where rows are asked for."""
+    """One line of contributing/faults.md, where rows are asked for."""
     if FAULTS:
         Path(FAULTS).mkdir(parents=True, exist_ok=True)
         said = {

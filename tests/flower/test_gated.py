@@ -72,7 +72,7 @@ def without_counter():
     return ArrayRecord({"w": Array(np.zeros(2, np.float32))})
 
 
-def an_app(store, mods=(), told=None, measured="accuracy"):
+def an_app(store, mods=(), told=None, measured="accuracy", limit=None):
     """Training pulls towards the mean of what is held. `told` gets the names of the
     records that the function sees.
     """
@@ -88,7 +88,7 @@ def an_app(store, mods=(), told=None, measured="accuracy"):
             {"seen": model["seen"] + len(samples)} if "seen" in model else {}
         )
 
-    app = counting_app(store, loop=5, mods=mods, learn=learn)
+    app = counting_app(store, loop=5, mods=mods, learn=learn, limit=limit)
 
     @app.evaluate()
     def evaluate(message, context):

@@ -30,11 +30,11 @@ def test_its_tables_are_the_simulators_and_each_round_is_a_line(tmp_path):
             t,
             3,
         )
-    assert lines[0].startswith("round 1 of 3: 3 of 3 answers")
+    assert lines[0].startswith("round 1 of 3: 3 of 3 asked answered; price ")
     assert lines[0].endswith("accuracy 0.100")
-    assert lines[1].startswith("round 2 of 3: 2 of 3 answers")
+    assert lines[1].startswith("round 2 of 3: 2 of 3 asked answered; price ")
     assert lines[1].endswith("; no valid answer from clients 1")
-    assert f"spent {world.audit().spent[0]:.6g} of 27" in lines[2]
+    assert f"spent {world.audit().spent[0]:.2f} of 27.00, " in lines[2]
     assert run.environment["executor"] == "flower"
     metrics, ledger = run.metrics(), world.audit()
     assert metrics["t"].to_list() == [1, 2, 3]

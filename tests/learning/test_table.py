@@ -155,11 +155,41 @@ def test_odd_but_plain_tables_are_read(tmp_path):
     assert read(tmp_path / "x.npz", features=("only",)).classes == ("false", "true")
 
 
+def test_rows_with_empty_cells_are_left_out_where_that_is_asked_for(tmp_path):
+    path = tmp_path / "x.csv"
+    whole = "".join(f"{i},{i % 2},{i % 3},s{i % 2}\n" for i in range(1, 11))
+    path.write_text("a,y,b,site\n" + whole)
+    wanted = read(path, features=("a", "b"))
+    path.write_text("a,y,b,site\n,0,1,s0\n" + whole + "3,,1,s1\n4,1,,s0\n")
+    found = read(path, features=("a", "b"), missing="drop")
+    for name in ("train_images", "train_labels", "test_images", "test_labels"):
+        assert (getattr(found, name) == getattr(wanted, name)).all()
+    assert (found.columns["site"] == wanted.columns["site"]).all()
+    path.write_text("a,y\n,0\n,1\n")
+    with pytest.raises(DataError, match="no row is left without empty cells"):
+        read(path, missing="drop")
+    with pytest.raises(SettingError, match="missing"):
+        load("digits", [f'data={{kind="table", file="{path}", missing="keep"}}'])
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("a,b\n1,2\n", 'no column "y"; it has "a", "b"'),
-        ("a,y\n1,0\n,1\n", 'column "a" is empty or not finite in row 2; fill it in'),
+        ("a,y\n1,0\n,1\n", 'column "a" is empty or not finite in row 2; fill them in'),
+        (
+            "a,b,y\n,1,0\n1,,1\n,3,1\n",
+            'column "a" is empty or not finite in row 1, 3; column "b" is empty or not'
+            ' finite in row 2; fill them in, or leave these rows out: missing = "drop"',
+        ),
+        (
+            "a;b;y\n1,5;2;0\n",
+            "has semicolons between its columns; save it as CSV with commas",
+        ),
+        (
+            'a,y\n"1.234,5",0\n"2,5",1\n',
+            '("1.234,5" in row 1); write it with a point: 1234.5; make numbers',
+        ),
         ("a,y\n1,0\n1e999,1\n", 'column "a" is empty or not finite in row 2'),
         (
             "a,city,y\n1,3,0\n2,Rome,1\n",
@@ -184,7 +214,7 @@ def test_odd_but_plain_tables_are_read(tmp_path):
         (",a,y\n0,1,0\n1,2,1\n", "column 1 has no name"),
         ("a,y\n1,0,3\n", "cannot be read as csv (found more fields"),
         ("a\x1b,y\n1,0\n", r'the name "a\x1b" of column 1'),
-        (b"a,\xff\n1,0\n", "cannot be read as csv"),
+        (b"a,\xff\n1,0\n", "byte 3 is not UTF-8 text; save the file as CSV UTF-8"),
         (b"x\x01a,y\n", "of column 1 has characters that cannot be shown"),
         ("", "cannot be read as csv (empty CSV)"),
         (",".join(map(str, range(100_001))), "100,001 columns; at most 100,000"),

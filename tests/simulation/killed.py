@@ -1,8 +1,8 @@
 """Plays one run over and over, killed with SIGKILL and resumed, and says whether the
 result stays the same.
 
-    python killed.py FOLDER [--every] [--random 12 | --kills 500] [--seed 0] [--out
-    ROWS.json]
+    python killed.py FOLDER [--every] [--random 12 | --kills 500] [--seed 0] [--pool]
+    [--out ROWS.json]
 
 First a run is played that nobody disturbs, and every change that it makes to the disk
 is counted. Then one is killed at each kind of change, or with --every at each single
@@ -25,6 +25,7 @@ import sys
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import NamedTuple
@@ -35,7 +36,7 @@ from headgate.experiment import load
 from headgate.learning.datasets import load_dataset
 from headgate.records import owner
 from headgate.records.writer import commit
-from headgate.simulation import cut, run, workers
+from headgate.simulation import cut, run, slices, workers
 from headgate.simulation.schedule import perform
 from headgate.writing import PARTIAL, whole_name
 
@@ -202,8 +203,9 @@ class Runs:
     own.
     """
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path, pool: bool = False) -> None:
         self.root, self.note, self.said = root, root / "note.json", root / "said.txt"
+        self.pool = pool
         self.data = load_dataset("digits")  # is not what is tried here, and takes long
         load(
             "digits",
@@ -246,7 +248,8 @@ class Runs:
     def _play(self, folder: Path, end: Place | None) -> None:
         # two chunks, a checkpoint every round, and a word of it
         cut.LIGHT, cut.TOGETHER["gram"], run.CHECKPOINT_SECONDS = 0.0, 1, 0.0
-        owner.STATE_SECONDS = owner.TICK_SECONDS = 0.0
+        owner.STATE_SECONDS = owner.TICK_SECONDS = slices.SLICE_SECONDS = 0.0
+        slices.SHARE = 1e9  # slices of a round
         workers.Datasets.of = lambda datasets, data: self.data
         seen = watch(folder, end, self.note)
         begun = (
@@ -256,7 +259,8 @@ class Runs:
             None if begun else load("digits", SETTINGS),
             folder,
             device="cpu",
-            processes=1,
+            processes=None if self.pool else 1,
+            pool=ThreadPoolExecutor(1) if self.pool else None,
         )
         self.note.write_text(json.dumps(seen))
 
@@ -444,10 +448,15 @@ def main() -> None:
         default=0,
         help="of the random moments, and of which change of its kind",
     )
+    parser.add_argument(
+        "--pool",
+        action="store_true",
+        help="the rounds are played in slices, and what is new is put back",
+    )
     parser.add_argument("--out", type=Path, help="a file for the rows")
     given = parser.parse_args()
     given.folder.mkdir(parents=True, exist_ok=True)
-    runs = Runs(given.folder.resolve())
+    runs = Runs(given.folder.resolve(), given.pool)
     made = list(rows_at_changes(runs, given.every, given.seed))
     left = given.random if given.kills is None else max(0, given.kills - len(made))
     made += rows_at_random(runs, left, given.seed)

@@ -69,5 +69,5 @@ def test_the_engine_does_what_algorithm_1_says(executor, settings):
             assert np.array_equal(ledger.admitted[s] - before[s], lam)
             assert ledger.debt[s] == pytest.approx(Z, rel=1e-12)
             flat = np.concatenate([theta[:, :-1].ravel(), theta[:, -1]])
-            assert simulation.theta[s] == pytest.approx(flat, rel=1e-8, abs=1e-10)
+            assert np.allclose(simulation.theta[s], flat, rtol=1e-8, atol=1e-10)
         before = ledger.admitted.copy()

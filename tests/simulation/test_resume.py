@@ -31,10 +31,13 @@ SETTINGS = [
 ]
 
 
-def test_killed_anywhere_and_resumed_the_bytes_are_the_same(tmp_path):
+@pytest.mark.parametrize(
+    "by", [(), pytest.param(("--pool",), marks=pytest.mark.long)], ids=["here", "pool"]
+)
+def test_killed_anywhere_and_resumed_the_bytes_are_the_same(tmp_path, by):
     script = Path(__file__).parent / "killed.py"
     done = subprocess.run(
-        [sys.executable, str(script), str(tmp_path), "--random", "6"],
+        [sys.executable, str(script), str(tmp_path), "--random", "6", *by],
         capture_output=True,
         text=True,
         check=False,

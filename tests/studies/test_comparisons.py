@@ -244,7 +244,7 @@ def test_pages_say_their_conclusions_a_figure_a_table_and_the_command(saved, tmp
     title, purpose, said, picture, *_ = text.split("\n\n")
     assert title.startswith("# ")
     assert purpose.startswith("Where `headgate`")
-    assert "in 16 of 22 rows" in " ".join(said.split())
+    assert "in 14 of 22 rows" in " ".join(said.split())
     assert (
         picture
         == "![What headgate needs of the money of three rivals, by model and kind of"

@@ -81,8 +81,8 @@ def test_the_numbers_are_those_of_the_folders(runs):
 
 
 def test_the_page_warns_where_the_money_of_real_clients_comes_to_its_end(tmp_path):
-    made = MadeUp(tmp_path / "real", policies=("headgate",), seeds=1).play(11)
-    folder = made.folder
+    made = MadeUp(tmp_path / "real", policies=("headgate",), seeds=1)
+    folder = made.play(12).say("running").folder
     facts = read_sealed(folder / "environment.json")
     replace_file(
         folder / "environment.json", json.dumps(facts | {"executor": "flower"}).encode()
@@ -92,7 +92,8 @@ def test_the_page_warns_where_the_money_of_real_clients_comes_to_its_end(tmp_pat
     with Served(tmp_path) as page:
         assert (
             page.get("/api/runs/real").json["warning"]
-            == f"{100 * share:.0f} % of the money is spent."
+            == f"{share:.0%} of the money is spent."
         )
-        made.finish()  # then there is nothing left to warn of
+    made.finish()
+    with Served(tmp_path) as page:
         assert page.get("/api/runs/real").json["warning"] == ""

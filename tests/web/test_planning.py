@@ -221,7 +221,7 @@ def test_money_and_labels_are_those_of_the_rehearsals_beside_buying_evenly():
     told = answer(system=system)
     assert (told["unit"], told["total"]) == ("€", 20.0 * 40)
     e = build("again", tomllib.loads(told["toml"]))
-    even = {"kind": "below", "quantile": 1.0}
+    even = {"kind": "below", "quantile": 1.0, "fill": 0.0}
     evenly = build(
         "even",
         {
@@ -282,6 +282,12 @@ def test_a_price_list_is_read_as_a_trace(text):
     ("text", "says"),
     [
         ("price\n1\nx\n", 'prices.csv: "x" in row 2 of column "price" is not a number'),
+        (
+            "0,05\n0,06\n",
+            'prices.csv: "0,05" in row 1 has more columns than the header',
+        ),
+        ("day,price\n1,2\n2,0,05\n", 'prices.csv: "2,0,05" in row 2 has more columns'),
+        ("day;price\n1;0,05\n", "prices.csv: has semicolons between its columns; save"),
         ("a,b\n1,2\n", 'prices.csv: no column "price"; its header names "a", "b"'),
         ("1\n-2\n", "prices: price -2.0 in row 2"),
         ("1\n2\n", "prices: ends after 2 rounds, round 40 was asked for"),

@@ -28,20 +28,15 @@ def serve(tmp_path):
     started = []
     MadeUp(tmp_path / "run").play(2)
 
-    def start(*words):
-        command = [
-            sys.executable,
-            "-m",
-            "headgate.cli",
-            "serve",
-            str(tmp_path),
-            "--port",
-            "0",
-            *words,
-        ]
+    def start(*words, folder=(str(tmp_path),), cwd=None):
+        command = [sys.executable, "-m", "headgate.cli", "serve", *folder]
         started.append(
             subprocess.Popen(
-                command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+                [*command, "--port", "0", *words],
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                cwd=cwd,
             )
         )
         return started[0], next(
@@ -66,6 +61,35 @@ def test_it_prints_its_link_and_ends_quietly_on_ctrl_c(
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=300)
     assert (process.returncode, errors) == (0, "")
+
+
+def test_without_a_runs_folder_there_is_a_page_and_the_first_run_appears(
+    serve, tmp_path
+):
+    (tmp_path / "elsewhere").mkdir()
+    _, link = serve(folder=(), cwd=tmp_path / "elsewhere")
+    with urllib.request.urlopen(f"{link}api/runs", timeout=300) as answer:
+        assert json.load(answer)["total"] == 0
+    with urllib.request.urlopen(f"{link}api/plan", timeout=300) as answer:
+        assert json.load(answer)["finished"] == []
+    MadeUp(tmp_path / "elsewhere" / "runs" / "first").play(1)
+    with urllib.request.urlopen(f"{link}api/runs", timeout=300) as answer:
+        assert json.load(answer)["total"] == 1
+
+
+def test_a_browser_that_asks_for_no_page_gets_one_and_a_script_gets_json(tmp_path):
+    with Served(tmp_path) as page:
+        shown = page.get("/nopage", Accept="text/html,application/xhtml+xml,*/*;q=0.8")
+        told = page.get("/nopage")
+        of_api = page.get("/api/nothing", Accept="application/json")
+    assert (shown.status, shown.headers["content-type"]) == (
+        404,
+        "text/html; charset=utf-8",
+    )
+    assert b"<main" in shown.body
+    assert "content-security-policy" in shown.headers
+    assert (told.status, told.json) == (404, {"error": "/nopage: not found"})
+    assert (of_api.status, of_api.json) == (404, {"error": "/api/nothing: not found"})
 
 
 def test_beyond_this_machine_the_link_holds_a_token(serve, monkeypatch):

@@ -1,5 +1,6 @@
 """The comparison of policies at equal spend: rows of numbers, and tables."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from textwrap import fill
@@ -43,6 +44,8 @@ from headgate.analysis.savings import (
 from headgate.analysis.summary import DIPS, policy_table, summarise
 from headgate.errors import DataError
 
+BINDING = (0.125, 0.25, 0.5)
+"""budgets to propose, as shares of what all places cost in a round"""
 RIVAL = "constant"
 """the policy that all others are tested against"""
 LAST = "last: mean test accuracy in the last tenth of the rounds"
@@ -54,6 +57,8 @@ UNFAIR = {
     "clairvoyant": "knows all prices, reference only",
 }
 """what references have that nobody has"""
+SUM, PLACE = re.compile(r", sha256 [0-9a-f]{64}"), re.compile(r"(?<=file )\S*/")
+"""what the text of recorded prices has beside the name of their file"""
 LINE = 80
 """the most characters of a line of text"""
 
@@ -235,13 +240,35 @@ def comparison_tables(
         things.append(_at_budget(shown, saved))
     if any("dips" in row for row in rows):
         things += _summaries(by_offer(found), DIPS)
-    return [*things, _notes(rows)]
+    return [*_loose(found), *things, _notes(rows)]
+
+
+def _loose(found: Sequence[Runs]) -> list[str]:
+    """Return a sentence if budgets pay for all places in every round, and budgets that
+    do not; nothing if all bind.
+    """
+    said = []
+    for prices, own in grouped(found, lambda one: one.prices).items():
+        costs = [one.column("price").mean() * one.buffers.sum() for one in own]
+        cost, unit = float(np.mean(costs)), own[0].unit
+        loose = sorted({one.budget for one in own if one.budget >= cost})
+        if loose:
+            named = listed([amount(unit, each) for each in loose])
+            lower = ",".join(f"{share * cost:.2g}" for share in BINDING)
+            at = f" ({prices})" if len({one.prices for one in found}) > 1 else ""
+            said.append(
+                f"Money never binds at {named} a round{at}: all places cost"
+                f" {amount(unit, cost)}, so policies buy alike. Budgets that bind:"
+                f" --budgets {lower}.\n"
+            )
+    return said
 
 
 def _given(found: Sequence[Runs], prices: str) -> str:
     """Return how many clients there are, and what the prices were."""
     clients = [counted(len(one.buffers), "client") for one in found[:1]]
-    return fill("; ".join([*clients, f"price of a sample: {prices}"]), LINE)
+    plain = PLACE.sub("", SUM.sub("", prices))
+    return fill("; ".join([*clients, f"price of a sample: {plain}"]), LINE)
 
 
 def _shown_budget(

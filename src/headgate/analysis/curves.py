@@ -15,6 +15,7 @@ from headgate.analysis.formatting import grouped
 from headgate.analysis.intervals import Floats, means
 from headgate.analysis.runs import Runs, changes_in
 from headgate.analysis.savings import OURS, Row, Saving, amount
+from headgate.control.types import Ints
 from headgate.theory.reuse import quotient
 
 POINTS = 500
@@ -48,7 +49,7 @@ EVALUATED = {"accuracy": "test_accuracy", "test_loss": "test_loss"}
 Numbers = list[float | None]
 
 
-def thinned(count: int, most: int = POINTS) -> NDArray[np.int64]:
+def thinned(count: int, most: int = POINTS) -> Ints:
     """Return at most `most` of the indices below `count`, with the first and the last.
 
     They are evenly spaced.
@@ -244,8 +245,8 @@ class Heat:
 
 def heat(
     policy: str,
-    held: NDArray[np.int64],
-    buffers: NDArray[np.int64],
+    held: Ints,
+    buffers: Ints,
 ) -> Heat:
     """Return the heat map of a policy.
 
@@ -271,7 +272,7 @@ def heat(
     )
 
 
-def neighbours(size: int, most: int) -> tuple[NDArray[np.int64], list[str]]:
+def neighbours(size: int, most: int) -> tuple[Ints, list[str]]:
     """Split `size` indices into at most `most` groups of neighbours.
 
     The result is the first index and the label of each group.
@@ -288,7 +289,7 @@ def neighbours(size: int, most: int) -> tuple[NDArray[np.int64], list[str]]:
     return starts, labels
 
 
-def _averaged(values: Floats, starts: NDArray[np.int64]) -> Floats:
+def _averaged(values: Floats, starts: Ints) -> Floats:
     """Return the means of groups of neighbours along the first axis."""
     sizes = np.diff(np.append(starts, len(values)))
     sums: Floats = np.add.reduceat(values, starts, axis=0)

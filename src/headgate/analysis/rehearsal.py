@@ -176,7 +176,7 @@ def _line(one: PolicySummary) -> list[str]:
 
 # what is bought, beside buying evenly
 
-EVEN = Below(quantile=1.0)
+EVEN = Below(quantile=1.0, fill=0.0)
 """the same money in every round at any price, held to the same limits"""
 
 

@@ -2,7 +2,7 @@
 
 import io
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
@@ -14,7 +14,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from rich.console import RenderableType
 
 from headgate.analysis.display import Displayed, StackedTable
-from headgate.analysis.formatting import counted, money_in, number, percent
+from headgate.analysis.formatting import CURRENCY, counted, money_in, number, percent
+from headgate.books.statement import exported, opened, statement
 from headgate.control.controller import Controller
 from headgate.control.policies import Headgate
 from headgate.control.retention import KStep
@@ -23,7 +24,7 @@ from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line, shown
 from headgate.experiment import Experiment, load
 from headgate.limits import NUMBER, PURCHASES, SAMPLES
-from headgate.reading import read_text
+from headgate.reading import csv_text, read_bytes
 from headgate.registry import checked
 
 
@@ -43,11 +44,14 @@ class Purchases:
         offer.
     bought : array
         The number of samples bought, (T, M).
+    currency : str, default ""
+        The currency, if the file has it.
     """
 
     times: tuple[str, ...]
     price: Floats
     bought: Ints
+    currency: str = ""
 
     @cached_property
     def offered(self) -> Bools:
@@ -106,12 +110,14 @@ class PurchaseRow(BaseModel):
 
 
 def read_purchases(path: Path) -> Purchases:
-    """Read a CSV file of purchases, and return them in order of time.
+    """Read purchases from a CSV file or from a ledger, and return them in order of
+    time.
 
     Parameters
     ----------
     path : pathlib.Path
-        The file, with the columns time, price, samples (or bought) and perhaps client.
+        The file, with the columns time, price, samples (or bought) and perhaps client,
+        or as `headgate ledger export` writes it; or a folder with a ledger.
 
     Returns
     -------
@@ -145,7 +151,7 @@ def read_purchases(path: Path) -> Purchases:
             f" {PURCHASES:,} of both multiplied"
         )
 
-    purchases = _grid(found, times, clients)
+    purchases = replace(_grid(found, times, clients), currency=_currency(table))
     paid = float(purchases.paid(purchases.bought).sum())
     if not 1 / NUMBER <= paid <= NUMBER:
         raise DataError(
@@ -156,10 +162,19 @@ def read_purchases(path: Path) -> Purchases:
 
 
 def _read_table(path: Path) -> pl.DataFrame:
-    """Return the file as a table of texts with the columns that are needed."""
+    """Return the purchases as a table of texts with the columns that are needed."""
+    if path.is_dir() or path.suffix == ".sqlite":
+        with opened(path) as store:
+            text = exported(statement(store), "csv").decode()
+    else:
+        text = csv_text(path, read_bytes(path))
     try:
-        table = pl.read_csv(io.StringIO(read_text(path)), infer_schema=False)
+        table = pl.read_csv(io.StringIO(text), infer_schema=False)
         header = [name.strip().lower() for name in table.columns]
+        table.columns = header
+        if {"round", "delivered", "free", "currency"} <= set(header):
+            table = _of_export(table)
+            header = table.columns
         if "samples" not in header:
             header = ["samples" if name == "bought" else name for name in header]
         table.columns = header
@@ -174,6 +189,32 @@ def _read_table(path: Path) -> pl.DataFrame:
     if table.height > PURCHASES:
         raise DataError(f"{path}: more than {PURCHASES:,} purchases")
     return table
+
+
+def _currency(table: pl.DataFrame) -> str:
+    """Return the currency that all purchases have; empty if there is none."""
+    if "currency" not in table.columns:
+        return ""
+    known = table["currency"].drop_nulls().unique().to_list()
+    return shown(known[0], CURRENCY) if len(known) == 1 else ""
+
+
+def _of_export(table: pl.DataFrame) -> pl.DataFrame:
+    """Return an export of a ledger as purchases, with its rounds as times.
+
+    If all clients always had one price, they are one buyer: a client without an order
+    had an offer too.
+    """
+    counts = pl.col("delivered", "free").str.to_integer()
+    table = table.with_columns(counts).select(
+        pl.col("round").alias("time"),
+        pl.col("price", "client", "currency"),
+        (pl.col("delivered") - pl.col("free")).alias("samples"),
+    )
+    rounds = table.group_by("time", maintain_order=True)
+    if rounds.agg(pl.col("price").n_unique())["price"].max() == 1:
+        table = rounds.agg(pl.col("price", "currency").first(), pl.col("samples").sum())
+    return table.with_columns(pl.col("samples").cast(pl.String))
 
 
 def _checked_rows(path: Path, table: pl.DataFrame) -> dict[Offer, Purchase]:
@@ -257,6 +298,16 @@ class ReplayResult(Displayed):
         if the capacity prevents that.
     currency : str
         The currency of the money, for display.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "purchases.csv"
+    >>> file.write_text("time,price,samples\\n1,4.0,10\\n2,2.0,10\\n")
+    37
+    >>> found = replay(file, capacity=20)
+    >>> found.frame.height
+    2
     """
 
     purchases: Purchases
@@ -411,12 +462,14 @@ def replay(
     file : str or pathlib.Path
         A CSV file with the columns `time` (numbers or ISO dates), `price` (of one
         sample), `samples` (or `bought`) and optionally `client`. Rows with the same
-        time form one round; a client without a row in a round has no offer in it.
+        time form one round; a client without a row in a round has no offer in it. Or
+        the folder of `headgate.Books` or of a run on Flower, or what `headgate ledger
+        export` wrote of it; its rounds are the times.
     capacity : int, optional
         The most samples that each client can buy in a round. By default the most that
         it bought in any round.
     currency : str
-        The currency of the money, for display.
+        The currency of the money, for display; left out: that of the file.
 
     Returns
     -------
@@ -461,7 +514,8 @@ def replay(
     for_as_many = None
     if cheapest is not None:
         for_as_many = _as_many(made, most, wanted, paid, for_as_much, cheapest)
-    return ReplayResult(made, most, for_as_much, for_as_many, cheapest, currency)
+    unit = currency or made.currency
+    return ReplayResult(made, most, for_as_much, for_as_many, cheapest, unit)
 
 
 def _of_buyers(made: Purchases) -> Purchases:
@@ -470,7 +524,12 @@ def _of_buyers(made: Purchases) -> Purchases:
     rounds = np.flatnonzero(made.offered[:, some].any(axis=-1))
     times = tuple(made.times[t] for t in rounds)
     kept = np.ix_(rounds, some)
-    return Purchases(times, made.price[kept], made.bought[kept])
+    return replace(
+        made,
+        times=times,
+        price=made.price[kept],
+        bought=made.bought[kept],
+    )
 
 
 def decide_at(
@@ -594,6 +653,16 @@ class ShadowResult(Displayed):
         The name of the policy.
     currency : str
         The currency of the money, for display.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> file = Path(tempfile.mkdtemp()) / "purchases.csv"
+    >>> file.write_text("time,price,samples\\n1,4.0,10\\n2,2.0,10\\n")
+    37
+    >>> recipe = load("digits", ['run.policies=["headgate"]'])
+    >>> shadow(file, recipe).frame.height
+    2
     """
 
     frame: pl.DataFrame
@@ -677,7 +746,7 @@ def shadow(
     ...     recipe = load("digits", ['run.policies=["headgate"]'])
     ...     answer = shadow(file.name, recipe)
     >>> answer.frame["ordered"].to_list()
-    [17, 17, 53]
+    [8, 19, 56]
     """
     given = load(experiment) if isinstance(experiment, str) else experiment
     if len(given.policies) != 1:

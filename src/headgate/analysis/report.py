@@ -16,6 +16,7 @@ import polars as pl
 from rich.console import RenderableType
 
 from headgate.analysis import comparison
+from headgate.analysis.accounts import LedgerFacts, ledger_facts
 from headgate.analysis.curves import heat, money_panel, policy_curves
 from headgate.analysis.display import Displayed
 from headgate.analysis.formatting import jsonable, percent
@@ -95,7 +96,11 @@ def _page_of_runs(
 ) -> dict[str, Any]:
     """Return the data of a page that shows all runs."""
     title = runs[0].name if len(runs) == 1 else f"{len(runs)} runs compared"
-    return _page(title, conclusion(policies), runs, runs, policies, policies, table)
+    facts = ledger_facts(runs[0]) if len(runs) == 1 else LedgerFacts()
+    said = " ".join(filter(None, (facts.sentence, conclusion(policies))))
+    page = _page(title, said, runs, runs, policies, policies, table)
+    warning = " ".join(filter(None, (page["warning"], facts.dry)))
+    return page | {"warning": warning}
 
 
 def _page_of_budgets(
@@ -247,6 +252,16 @@ class Comparison(Displayed):
         The budget per round at which policies are shown. By default one is chosen.
     report : pathlib.Path, optional
         A self-contained page with all figures.
+
+    Examples
+    --------
+    >>> import headgate, tempfile
+    >>> e = headgate.load("digits", "run.rounds=2", "run.seeds=1")
+    >>> found = headgate.compare(
+    ...     e, budgets=[10, 20], out=tempfile.mkdtemp(), processes=1, quiet=True
+    ... )
+    >>> found.frame.select("budget", "policy").row(0)
+    (10.0, 'headgate')
     """
 
     path: Path

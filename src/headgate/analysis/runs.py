@@ -12,17 +12,16 @@ from itertools import compress, pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.analysis.formatting import prices_text, unit_of
 from headgate.analysis.intervals import Floats
 from headgate.control.policies import KINDS
 from headgate.control.policies.references import REFERENCES as NEVER_HELD
+from headgate.control.types import Bools, Ints
 from headgate.errors import DataError
 from headgate.records.reader import RunFolder
 from headgate.records.tables import CHANGED, Rows
 
-Ints = NDArray[np.int64]
 Key = tuple[str, int]
 """a policy and a seed"""
 LEARNING = ("test_accuracy", "test_loss", "validation_accuracy", "train_loss")
@@ -88,7 +87,7 @@ class Runs:
     buffers: Ints
     rounds: int
     seeds: tuple[int, ...]
-    lost: NDArray[np.bool_]
+    lost: Bools
     reached: Ints
     values: Mapping[str, Floats]
     held: Ints | None = None
@@ -104,7 +103,7 @@ class Runs:
     # progress
 
     @cached_property
-    def begun(self) -> NDArray[np.bool_]:
+    def begun(self) -> Bools:
         return self.reached > 0
 
     @property
@@ -191,7 +190,7 @@ class Runs:
         return tuple(compress(self.seeds, self.kept))
 
     @cached_property
-    def kept(self) -> NDArray[np.bool_]:
+    def kept(self) -> Bools:
         """Whether each run has begun and its model was not lost, (seeds,)."""
         return self.begun & ~self.lost
 

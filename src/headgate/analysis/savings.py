@@ -22,11 +22,11 @@ from headgate.errors import DataError
 
 Row = Mapping[str, Any]
 """a row of a comparison: one policy at one budget"""
+NEAR = 1.05
+"""how many times more or less than the money of a budget still counts as that money"""
 RESAMPLES = 4000
 EQUAL = 1e-12
 """the difference below which two accuracies count as equal"""
-NEAR = 1.05
-"""how many times more or less than the money of a budget still counts as that money"""
 UNKNOWN = "not known"
 OURS = "headgate"
 """the policy whose saving is told and drawn"""
@@ -335,6 +335,27 @@ def money_for(
     return found
 
 
+def paired(
+    one: Row,
+    other: Row,
+    key: str,
+    scale: float = 100.0,
+) -> Difference:
+    """Return one policy's value minus the other's over their common seeds.
+
+    It is multiplied by `scale`, by default to percentage points.
+    """
+    ours, theirs = _by_seed(one, key), _by_seed(other, key)
+    gaps = [
+        ours[seed] - theirs[seed]
+        for seed in ours
+        if ours[seed] is not None and theirs.get(seed) is not None
+    ]
+    if not gaps:
+        raise DataError(f"{one['policy']} and {other['policy']} have no seed in common")
+    return student(scale * np.array(gaps))
+
+
 def accuracy_for(
     rows: Sequence[Row],
     money: float,
@@ -367,27 +388,6 @@ def _reached(
     tail = expanded_tail(seeds)
     low, high = np.quantile(found[1:], [tail, 1 - tail], method="nearest").tolist()
     return Estimate(mean, low, high, seeds)
-
-
-def paired(
-    one: Row,
-    other: Row,
-    key: str,
-    scale: float = 100.0,
-) -> Difference:
-    """Return one policy's value minus the other's over their common seeds.
-
-    It is multiplied by `scale`, by default to percentage points.
-    """
-    ours, theirs = _by_seed(one, key), _by_seed(other, key)
-    gaps = [
-        ours[seed] - theirs[seed]
-        for seed in ours
-        if ours[seed] is not None and theirs.get(seed) is not None
-    ]
-    if not gaps:
-        raise DataError(f"{one['policy']} and {other['policy']} have no seed in common")
-    return student(scale * np.array(gaps))
 
 
 def _by_seed(row: Row, key: str) -> dict[int, Any]:
@@ -498,9 +498,15 @@ def sentence(found: Sequence[Saving]) -> str:
     called = "constant admission" if first.rival == "constant" else first.rival
     accuracy = percent(first.accuracy, 1)
     spent = amount(first.unit, first.rival_money)
-    ours = [one for one in found if one.policy == OURS and one.money is not None]
+    ours = [one for one in found if one.policy == OURS]
     if ours:
         money, share = needed(ours[0])
+        if money == UNKNOWN:
+            return (
+                f"no saving of {OURS} is shown: {called} reaches {accuracy} for {spent}"
+                f" a round, and what {OURS} needs for that is not known; more seeds or"
+                " other budgets may tell."
+            )
         return (
             f"{OURS} reaches the accuracy of {called} for {share} of the money:"
             f" {money} a round in place of {spent}, for {accuracy}."

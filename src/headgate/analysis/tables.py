@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import RenderableType
 
+from headgate.analysis.accounts import ledger_facts
 from headgate.analysis.comparison import comparison_tables, several_budgets
 from headgate.analysis.comparison import rows as rows_of
 from headgate.analysis.curves import thinned
@@ -39,13 +40,15 @@ def run_tables(
     found: Sequence[Runs],
     wide: bool = False,
 ) -> list[RenderableType]:
-    """Return the final table of a run, notes on failed runs, and the conclusion."""
+    """Return the final table of a run, notes on failed runs, the conclusion, and what
+    its ledger says."""
     rounds, seeds = counted(run.rounds, "round"), counted(len(run.seeds), "seed")
     summaries = [summarise(one, run.target) for one in found]
     shown = () if wide else NARROW
     title = f"{run.name}: {rounds}, {seeds}"
     table = policy_table(title, summaries, run.target, shown)
-    notes = (breakdown_note([run]), conclusion(found))
+    facts = ledger_facts(run)
+    notes = (breakdown_note([run]), conclusion(found), facts.sentence, facts.dry)
     return [table, *filter(None, notes)]
 
 

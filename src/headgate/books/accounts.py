@@ -249,6 +249,7 @@ class Accounts:
         self._first = Controller(system, policy, 1, np.array([seed]), looks=looks)
         keeps = held(policy) is policy
         with store.snapshot():
+            store.check_quantum(system)
             self.standing = replay(store, self._first)
             self.clients = store.clients()
         if store.writes:
@@ -361,6 +362,19 @@ class Accounts:
             buffers.limit,
             outstanding,
             month,
+        )
+
+    def why(self, now: OpenRound, controller: Controller | None = None) -> str:
+        """Return in words why a round that was begun bought what it bought, under the
+        controller that decided it.
+        """
+        found = [
+            *self.store.rounds(now.t - 1, settled=False),
+            *self.store.rounds(now.t - 1),
+        ]
+        begun = next(each for each in found if each.round == now.t)
+        return (controller or self.controller).why(
+            now.before, now.orders, np.array([begun.reserved]), begun.supply
         )
 
     def _decided_and_written(
@@ -539,7 +553,9 @@ class Accounts:
             [self.ledger.spent, np.ravel(price), [row.price for row in open_]]
         )
         most = system.money(self.t + 1, overdraft)
-        return reserve(open_) + kept_back(most, amounts, len(open_) + system.clients)
+        rounding = len(open_) * (system.quantum or 0.0) / 2
+        kept = kept_back(most, amounts, len(open_) + system.clients)
+        return reserve(open_) + rounding + kept
 
     def _rows(self, orders: Orders, present: Collection[int]) -> Iterable[Ordered]:
         """Yield the orders to write: only those with samples to admit, because the
@@ -548,7 +564,9 @@ class Accounts:
         for client in sorted(present):
             ordered, free, price = order_to(orders, client)
             if ordered:
-                yield Ordered(orders.t, client, ordered, free, price)
+                yield Ordered(
+                    orders.t, client, ordered, free, price, quantum=orders.quantum
+                )
 
     def order(
         self,

@@ -140,6 +140,7 @@ class Books:
             tables.lead(self._lock)
             clear_partial(path)
             self._journal = Journal.create_or_open(tables, system, limited, seed)
+            self._why = ""
         except BaseException:
             self._lock.close()
             raise
@@ -158,6 +159,17 @@ class Books:
     def system(self) -> System:
         """The system with all amendments that hold."""
         return self._journal.state.system
+
+    @property
+    def why(self) -> str:
+        """Why the latest round that was begun here bought what it bought, in words, as
+        in "price 0.08, below the limit of 0.11; 43 samples".
+        """
+        return self._why
+
+    def __str__(self) -> str:
+        """Return the statement as `headgate ledger show` prints it."""
+        return str(self.statement())
 
     @property
     def quarantined(self) -> set[Client]:
@@ -231,7 +243,8 @@ class Books:
         Raises
         ------
         SettingError
-            If a value is not what it must be; nothing is written then.
+            If a value is not what it must be, or all rounds up to the horizon are over
+            and somebody is present; nothing is written then.
         """
         with self._journal.newest() as state:
             if state.open is not None:
@@ -246,6 +259,8 @@ class Books:
             if when is not None:
                 _check_date(state, at)
             made = self._inputs(state, price, present, most, in_all, lot, under_way)
+            if made["clients"]:
+                _check_horizon(state)
             made["expires"] = expiry_of("begin: expires", expires, t, at)
             made["overdraft"] = getattr(
                 self._course.controller.policy, "overdraft", 0.0
@@ -300,6 +315,8 @@ class Books:
         }
 
     def _purchases(self, open_: Begun, clients: list[int]) -> list[Purchase]:
+        decided = self._course.decided
+        self._why = "" if decided is None else decided.why
         state, limits = self._journal.state, self._course.controller.buffers.limit
         assert limits is not None
         found = []
@@ -714,6 +731,16 @@ def _less(
     if limits is not None:
         places = np.minimum(places, limits)
     return [int(each) for each in places]
+
+
+def _check_horizon(state: State) -> None:
+    """Refuse to buy in a round after the last one."""
+    t, horizon = state.settled + 1, state.system.horizon
+    if horizon is not None and t > horizon:
+        raise SettingError(
+            f"begin: round {t}: the horizon is {horizon}, so all rounds are over;"
+            f" amend(horizon={t}) adds one, and present=[] takes late reports"
+        )
 
 
 def _check_date(state: State, when: str) -> None:

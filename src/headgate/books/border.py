@@ -171,7 +171,8 @@ def delivery_row(
     """Return one report as a row of the log; a plain number is a delivery of that many
     samples.
     """
-    given = value if isinstance(value, Delivery) else Delivery(value)  # type: ignore[arg-type]
+    plain: Any = value
+    given = value if isinstance(value, Delivery) else Delivery(plain)
     own = name if given is not value else f"{name}.delivered"
     delivered = _count(own, given.delivered)
     if given.round is not None:

@@ -39,11 +39,14 @@ class Decided(NamedTuple):
         What each client is asked for: at most that.
     free : list of int
         How many of these are not paid for.
+    why : str
+        Why, in words.
     """
 
     orders: Orders
     samples: list[int]
     free: list[int]
+    why: str = ""
 
     def rows(self) -> list[list[int]]:
         """Return client, samples and free ones of each order."""
@@ -117,7 +120,9 @@ class Course:
         lot, quantum = supply.lot, ready.quantum
         samples = within(wanted, body["price"], available, lot, quantum, free)
         free = [min(pair) for pair in zip(free, samples, strict=True)]
-        return Decided(orders, samples, free)
+        reserved = np.array([float(ready.reserved)])
+        why = self.controller.why(self.ledger, orders, reserved, supply)
+        return Decided(orders, samples, free, why)
 
     def after(
         self,
@@ -247,15 +252,13 @@ def within(
         over = sum(costs, NOTHING) - max(available, NOTHING)
         dearest = sorted(range(len(found)), key=lambda m: -exact_prices[m])
         for client in dearest:
-            if over <= 0:
-                break
             price = exact_prices[client]
-            if not found[client] or not price:
-                continue
-            too_many = int(over // (price * lot)) + 1
-            fewer = max(found[client] - too_many * lot, 0)
-            cost = charged(price, max(fewer - gifts[client], 0), quantum)
-            found[client], over = fewer, over - costs[client] + cost
+            while over > 0 and found[client] and price:
+                too_many = int(over // (price * lot)) + 1
+                fewer = max(found[client] - too_many * lot, 0)
+                cost = charged(price, max(fewer - gifts[client], 0), quantum)
+                over += cost - costs[client]
+                found[client], costs[client] = fewer, cost
     return found
 
 

@@ -125,13 +125,14 @@ class Journal:
         ledger = cls(tables, policy, seed)
         known = Terms(**ledger.state.opening["terms"])
         known.check(first.terms, str(tables.path))
-        names = ledger.state.opening["system"].get("names")
-        given = None if system.names is None else list(system.names)
-        if names != given:
-            raise LedgerError(
-                f"{tables.path} was opened with names = {shown(names)}, this system has"
-                f" {shown(given)}"
-            )
+        before, given = ledger.state.opening["system"], system_table(system)
+        for name in ("names", "quantum"):
+            own, other = before.get(name), given.get(name)
+            if own != (list(other) if isinstance(other, tuple) else other):
+                raise LedgerError(
+                    f"{tables.path} was opened with {name} = {shown(own)}, this system"
+                    f" has {shown(other)}"
+                )
         tables.remember("refusals", json.dumps(refusals(first)))
         return ledger
 

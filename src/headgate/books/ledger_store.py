@@ -23,10 +23,11 @@ import numpy as np
 
 from headgate.books.anchor import Anchor
 from headgate.books.durable import Durable, statements
-from headgate.books.exact import NOTHING, exact, plainly, times, total
+from headgate.books.exact import NOTHING, exact, plainly, total
 from headgate.books.messages import TEXT
 from headgate.books.moments import now
 from headgate.control.amendments import Amendment, amended
+from headgate.control.charges import exactly
 from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import Floats, Ledger, Losses, System, Terms
 from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
@@ -34,6 +35,8 @@ from headgate.escaping import one_line, shown
 
 LEDGER = "ledger.sqlite"
 """name of the ledger's file in a run folder"""
+EVALUATED = "evaluated by clients, round "
+"""the key, before the number of a round, of what clients measured of its model"""
 LARGEST_AMOUNT = 1e300
 """an amount above all others, and below infinity"""
 DATA_ERRORS = (
@@ -157,6 +160,8 @@ class Ordered(NamedTuple):
     """
     learned: int | None = None
     """round in which the answer arrived; None: there is no answer yet"""
+    quantum: float | None = None
+    """the quantum to which its cost is rounded"""
 
     @property
     def paid_samples(self) -> int:
@@ -164,11 +169,13 @@ class Ordered(NamedTuple):
 
     @property
     def charge(self) -> float:
-        return self.price * self.paid_samples
+        if self.quantum is None:
+            return self.price * self.paid_samples
+        return float(self.exact_charge)
 
     @property
     def exact_charge(self) -> Decimal:
-        return times(self.price, self.paid_samples)
+        return exactly(self.price, self.paid_samples, self.quantum)
 
 
 class RoundRow(NamedTuple):
@@ -193,6 +200,22 @@ class RoundRow(NamedTuple):
     """exact sum of all that was spent by then; None: the round was settled by an older
     version
     """
+
+
+class Offered(NamedTuple):
+    """What could be bought in a settled round."""
+
+    round: int
+    begun: str
+    """time in UTC at which the orders were written"""
+    price: tuple[float, ...]
+    """the price of a sample, or one for each client"""
+    stated: str
+    """the supply as it is written"""
+
+    @property
+    def supply(self) -> Supply:
+        return _read(self.stated)
 
 
 class AmendmentRow(NamedTuple):
@@ -333,6 +356,7 @@ class LedgerStore(Durable):
 
     def __init__(self, path: Path | str, writes: bool = True) -> None:
         path = Path(path)
+        self._begun_with: dict[str, Any] | None = None
         self._has_anchor = path.name == LEDGER  # a backup has none
         self._anchor = (
             Anchor.of(path.parent) if self._has_anchor else None
@@ -406,6 +430,8 @@ class LedgerStore(Durable):
         table |= {
             name: getattr(system, name) for name in ("budget", "horizon", "currency")
         }
+        if system.quantum is not None:
+            table["quantum"] = system.quantum
         first = {
             "terms": json.dumps(terms._asdict()),
             "keeps": int(keeps),
@@ -417,6 +443,25 @@ class LedgerStore(Durable):
             with self.transaction():
                 rows = list({**first, "refusals": refused}.items())
                 self._run_each("INSERT OR REPLACE INTO meta VALUES (?, ?)", rows)
+
+    @property
+    def quantum(self) -> float | None:
+        """The quantum to which the cost of an order is rounded; None: to none."""
+        if self._begun_with is None:
+            text = self.meta("system")
+            if text is None:
+                return None
+            with self._readable("meta"):
+                self._begun_with = dict(json.loads(str(text)))
+        return self._begun_with.get("quantum")
+
+    def check_quantum(self, system: System) -> None:
+        """Refuse a system with another quantum than that of the first one."""
+        if self.meta("system") is not None and self.quantum != system.quantum:
+            raise LedgerError(
+                f"{self.path}: was opened with quantum = {self.quantum}, this system"
+                f" has {system.quantum}"
+            )
 
     def system(self) -> System:
         """Return the system at the beginning, without amendments."""
@@ -502,6 +547,20 @@ class LedgerStore(Durable):
         """Return the time in UTC at which the orders of each round were written."""
         return dict(self._rows("SELECT round, begun FROM rounds"))
 
+    def offers(self) -> list[Offered]:
+        """Return the prices and the supply of the settled rounds."""
+        query = (
+            "SELECT round, begun, price, supply FROM rounds WHERE settled = 1 ORDER BY"
+            " round"
+        )
+        found = []
+        for t, begun, price, stated in self._rows(query):
+            with self._readable(f"round {t}"):
+                _read(stated)
+                prices = tuple(np.frombuffer(price).tolist())
+                found.append(Offered(t, begun, prices, stated))
+        return found
+
     @contextmanager
     def _readable(self, table: str) -> Iterator[None]:
         """Turn errors from values that no ledger holds into a DataError of one line."""
@@ -534,7 +593,7 @@ class LedgerStore(Durable):
                 np.asarray(price, np.float64).tobytes(),
                 reserved,
                 begun,
-                _stated(supply),
+                stated(supply),
             ),
         )
         self._run_each(
@@ -588,7 +647,8 @@ class LedgerStore(Durable):
                     " orders are closed already"
                 )
             self._run_each(
-                "INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)", done.corrected
+                "INSERT INTO corrections VALUES (?, ?, ?, ?, ?, ?, ?)",
+                [row[:7] for row in done.corrected],
             )
             self._run_each(
                 "INSERT OR REPLACE INTO clients VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
@@ -625,6 +685,34 @@ class LedgerStore(Durable):
         self._run_each(
             "INSERT INTO events (round, client, kind, reason) VALUES (?, ?, ?, ?)", rows
         )
+
+    def evaluated(
+        self,
+        t: int,
+        judged: Mapping[str, float],
+        said: Mapping[str, float],
+    ) -> None:
+        """Add to the metrics of a settled round what clients measured of its model;
+        `said` has it under their own names.
+        """
+        ((text,),) = self._rows("SELECT metrics FROM rounds WHERE round = ?", (t,))
+        metrics = json.dumps({**json.loads(text or "{}"), **judged})
+        row = (f"{EVALUATED}{t}", json.dumps(dict(said)))
+        with self.transaction():
+            self._run("UPDATE rounds SET metrics = ? WHERE round = ?", (metrics, t))
+            self._run("INSERT OR REPLACE INTO meta VALUES (?, ?)", row)
+
+    def evaluations(self) -> dict[int, dict[str, float]]:
+        """Return what clients measured in each round, under their own names."""
+        rows = self._rows(
+            "SELECT key, value FROM meta WHERE key GLOB ?", (f"{EVALUATED}*",)
+        )
+        with self._readable("meta"):
+            found = {
+                int(key.removeprefix(EVALUATED)): dict(json.loads(text))
+                for key, text in rows
+            }
+        return dict(sorted(found.items()))
 
     def lift(self, client: int) -> bool:
         """End a client's quarantine and reset its offences; return False if it is in
@@ -911,7 +999,14 @@ class LedgerStore(Durable):
             "SELECT round, client, ordered, free, price, admitted, learned FROM orders"
             f" {where} ORDER BY client, round"
         )
-        return [Ordered(*row) for row in self._rows(query, values)]
+        return self._ordered(self._rows(query, values))
+
+    def _ordered(self, rows: Iterable[Any]) -> list[Ordered]:
+        """Return rows as orders, with the quantum of these accounts."""
+        found, quantum = [Ordered(*row) for row in rows], self.quantum
+        if quantum is None:
+            return found
+        return [row._replace(quantum=quantum) for row in found]
 
     def outstanding(self) -> list[Ordered]:
         """Return the orders that have no answer yet."""
@@ -919,7 +1014,7 @@ class LedgerStore(Durable):
             "SELECT round, client, ordered, free, price FROM orders WHERE admitted IS"
             " NULL ORDER BY client, round"
         )
-        return [Ordered(*row) for row in self._rows(query)]
+        return self._ordered(self._rows(query))
 
     def closed(self, client: int, rounds: Collection[int]) -> dict[int, Ordered]:
         """Return a client's closed orders of these rounds, by round, with all samples
@@ -932,7 +1027,7 @@ class LedgerStore(Durable):
             " client = ? AND round = ? AND admitted IS NOT NULL"
         )
         found = [row for t in rounds for row in self._rows(query, (client, t))]
-        return {row[0]: Ordered(*row) for row in found}
+        return {row.round: row for row in self._ordered(found)}
 
     def lasts(self, orders: Iterable[Ordered]) -> dict[int, int]:
         """Return the position up to which each of these orders to one client went, by
@@ -962,7 +1057,7 @@ class LedgerStore(Durable):
             "SELECT round, client, ordered, free, price, admitted, learned FROM"
             " corrections ORDER BY client, round, learned"
         )
-        return [Ordered(*row) for row in self._rows(query)]
+        return self._ordered(self._rows(query))
 
     def losses(self, each: int = 2) -> dict[int, Losses]:
         """Return the losses that clients reported in each round, `each` numbers for
@@ -1028,7 +1123,7 @@ def changed(change: Amendment) -> dict[str, Any]:
     }
 
 
-def _stated(supply: Supply) -> str:
+def stated(supply: Supply) -> str:
     """Return a supply as JSON; it lists the clients that were absent and omits limits
     that were not set.
     """

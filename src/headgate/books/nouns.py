@@ -1,5 +1,5 @@
-"""The nouns of the accounts, each once: purchase, delivery, order, sample, entry,
-balance and statement.
+"""The nouns of the accounts, each once: purchase, delivery, order, sample, entry and
+balance.
 
 An *order* is what a client was asked to buy in a round. Each of its samples is at any
 time in one state: under way, delivered, cancelled, or rejected after its delivery.
@@ -12,7 +12,6 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from headgate.books.exact import EXACT, NOTHING, charged, total
-from headgate.control.types import System
 
 DELIVERED, REJECTED, BEYOND = "delivered", "rejected", "beyond"
 """states of a sample with a key: paid for; given back; or arrived beyond its order, and
@@ -99,6 +98,11 @@ class Delivery(NamedTuple):
     erased : int, default 0
         Samples that the client should hold now but that were erased; they are recorded,
         and change nothing else.
+
+    Examples
+    --------
+    >>> Delivery(2, keys=["photo-17", "photo-18"]).delivered
+    2
     """
 
     delivered: int = 0
@@ -272,100 +276,6 @@ class Balance(NamedTuple):
         Price of what is under way.
     """
 
-    rounds: int
-    approved: Decimal
-    spent: Decimal
-    reserved: Decimal
-
-    @property
-    def left(self) -> Decimal:
-        """The approved money that is neither spent nor reserved; below 0 if a cut or an
-        invoice came after it was spent.
-        """
-        return total([self.approved, -self.spent, -self.reserved])
-
-
-class OrderLine(NamedTuple):
-    """One order in a statement, with exact amounts of money.
-
-    Parameters
-    ----------
-    round : int
-        Round of the order.
-    client : int or str
-        The client.
-    time : str
-        Time in UTC at which the order was written.
-    currency : str
-        Currency of the amounts.
-    price : decimal.Decimal
-        Price of a sample.
-    asked : int
-        Samples that were ordered.
-    delivered : int
-        Samples that were delivered, those that were rejected later included.
-    free : int
-        Delivered samples that are not paid for.
-    charged : decimal.Decimal
-        Price of the other delivered samples.
-    adjusted : decimal.Decimal
-        Sum of the adjustments to invoices; below 0: a refund.
-    paid : decimal.Decimal
-        Sum of `charged` and `adjusted`.
-    answered : int or None
-        Last round in which something of it was reported; None: nothing yet, and the
-        money is reserved.
-    keys : tuple of str
-        Keys of the delivered samples; empty: none were reported.
-    under_way : int
-        Samples that may still arrive.
-    cancelled : int
-        Samples that will not arrive.
-    rejected : int
-        Delivered samples that were given back, and refunded.
-    beyond : int
-        Samples that arrived beyond the order, or too late: not charged.
-    """
-
-    round: int
-    client: Client
-    time: str
-    currency: str
-    price: Decimal
-    asked: int
-    delivered: int
-    free: int
-    charged: Decimal
-    adjusted: Decimal
-    paid: Decimal
-    answered: int | None
-    keys: tuple[str, ...]
-    under_way: int = 0
-    cancelled: int = 0
-    rejected: int = 0
-    beyond: int = 0
-
-
-class Statement(NamedTuple):
-    """Orders, amendments and totals.
-
-    Parameters
-    ----------
-    lines : list of OrderLine
-        The orders, by round and client.
-    amendments : list of AmendmentRow
-        The amendments, the oldest first, also those that were taken out.
-    system : System
-        The system with all amendments.
-    rounds : int
-        Number of settled rounds.
-    approved, spent, reserved : decimal.Decimal
-        As in `Balance`.
-    """
-
-    lines: list[OrderLine]
-    amendments: list[Any]
-    system: System
     rounds: int
     approved: Decimal
     spent: Decimal

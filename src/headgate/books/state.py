@@ -24,6 +24,7 @@ from headgate.books.nouns import (
     OrderState,
 )
 from headgate.control.amendments import Amendment, amended
+from headgate.control.charges import decimals_of
 from headgate.control.types import Amended, System
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
@@ -657,7 +658,9 @@ def _keys(rows: Iterable[tuple[int, list[str]]]) -> dict[int, tuple[str, ...]]:
 
 def quantum_of(system: System) -> Decimal:
     """Return the unit to which charges are rounded; 0: none."""
-    return NOTHING if system.quantum is None else exact(system.quantum)
+    if system.quantum is None:
+        return NOTHING
+    return Decimal(1).scaleb(-decimals_of(system.quantum))
 
 
 def name_of(system: System, client: int) -> str:

@@ -6,38 +6,49 @@ import csv
 import io
 import json
 import sys
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import date
 from decimal import Decimal
 from itertools import groupby
 from pathlib import Path
 from shutil import copytree, ignore_patterns, rmtree
-from typing import Any, get_type_hints
+from textwrap import wrap
+from typing import Any, NamedTuple, get_type_hints
+
+import numpy as np
 
 from headgate.books.accounts import reserve
 from headgate.books.anchor import ANCHOR, Anchor
 from headgate.books.border import Roll, name_of, order_of, signed
+from headgate.books.course import supply_of
 from headgate.books.database import OldFormatError, Tables
 from headgate.books.durable import Durable, on_disk
-from headgate.books.exact import exact, plainly, times, total
+from headgate.books.exact import NOTHING, exact, plainly, total
 from headgate.books.journal import Journal
-from headgate.books.ledger_store import LEDGER, AmendmentRow, LedgerStore
+from headgate.books.ledger_store import (
+    LEDGER,
+    AmendmentRow,
+    Event,
+    LedgerStore,
+    Offered,
+    Ordered,
+    stated,
+)
 from headgate.books.moments import moment
 from headgate.books.nouns import (
     DELIVERED,
     Client,
     KeyedSample,
-    OrderLine,
     OrderState,
-    Statement,
 )
+from headgate.books.saved import BoughtRound, Saved, money_text, saved
 from headgate.control.amendments import Amendment
 from headgate.control.checks import path as checked_path
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError, SettingError
-from headgate.escaping import cell, shown
+from headgate.escaping import cell, printable, shown
 from headgate.writing import PARTIAL, check_no_link, partial_of, replace_file, sync
 
 MOST_DIGITS = 16
@@ -46,6 +57,313 @@ PAGE = 100
 """rounds whose keys are read at a time"""
 Accounts = Journal | LedgerStore
 """the accounts of a folder: a journal or, of a run on Flower, a store of format 3"""
+LISTED = 20
+"""the most orders that are shown; JSON has them all"""
+WIDTH = 80
+"""characters of a line of text"""
+TEXTS = ("made", "by", "change", "why")
+"""the columns that are texts"""
+
+
+class OrderLine(NamedTuple):
+    """One order, with exact amounts of money.
+
+    Parameters
+    ----------
+    round : int
+        Round of the order.
+    client : int or str
+        The client.
+    time : str
+        Time in UTC at which the order was written.
+    currency : str
+        Currency of the amounts.
+    price : decimal.Decimal
+        Price of a sample.
+    asked : int
+        Samples that were ordered.
+    delivered : int
+        Samples known to be delivered.
+    free : int
+        Delivered samples that are not paid for.
+    charged : decimal.Decimal
+        Price of the other delivered samples.
+    adjusted : decimal.Decimal
+        Sum of the adjustments to invoices; below 0: a refund.
+    paid : decimal.Decimal
+        Sum of `charged` and `adjusted`.
+    answered : int or None
+        Round in which the answer arrived; None: there is no answer yet, and the money
+        is reserved.
+    keys : tuple of str
+        Keys of the delivered samples; empty: none were reported.
+    under_way : int
+        Samples that may still arrive.
+    cancelled : int
+        Samples that will not arrive.
+    rejected : int
+        Delivered samples that were given back, and refunded.
+    beyond : int
+        Samples that arrived beyond the order, or too late: not charged.
+    """
+
+    round: int
+    client: Client
+    time: str
+    currency: str
+    price: Decimal
+    asked: int
+    delivered: int
+    free: int
+    charged: Decimal
+    adjusted: Decimal
+    paid: Decimal
+    answered: int | None
+    keys: tuple[str, ...]
+    under_way: int = 0
+    cancelled: int = 0
+    rejected: int = 0
+    beyond: int = 0
+
+
+class Statement(NamedTuple):
+    """All orders, amendments and totals.
+
+    Parameters
+    ----------
+    lines : list of OrderLine
+        The orders, by round and client.
+    amendments : list of AmendmentRow
+        The amendments, the oldest first, also those that were taken out.
+    system : System
+        The system with all amendments.
+    rounds : int
+        Number of settled rounds.
+    approved : decimal.Decimal
+        Money approved up to the horizon; with an open end, up to the round after the
+        last settled one.
+    spent : decimal.Decimal
+        Money spent.
+    reserved : decimal.Decimal
+        The most that orders without an answer may cost.
+    offers : list of Offered
+        The prices and the supply of the settled rounds, also of those without an order.
+    short : dict of int to Event
+        The latest event of each client whose source had fewer samples than were
+        ordered.
+    """
+
+    lines: list[OrderLine]
+    amendments: list[AmendmentRow]
+    system: System
+    rounds: int
+    approved: Decimal
+    spent: Decimal
+    reserved: Decimal
+    offers: list[Offered]
+    short: dict[int, Event]
+
+    @property
+    def left(self) -> Decimal:
+        """The approved money that is neither spent nor reserved; below 0 if a cut or an
+        invoice came after it was spent.
+        """
+        return total([self.approved, -self.spent, -self.reserved])
+
+    @property
+    def saved(self) -> Saved:
+        """What the settled rounds saved, beside two buyers who spread them evenly."""
+        return saved(self._bought())
+
+    def _bought(self) -> Iterator[BoughtRound]:
+        """Yield what was offered and bought in each settled round.
+
+        A client that delivered less than was ordered had no more.
+        """
+        by_round = defaultdict[int, list[OrderLine]](list)
+        for line in self.lines:
+            by_round[line.round].append(line)
+        for each, clients, suspended in self._terms_of_rounds():
+            buffer = self.system.buffer[:clients]
+            system = System(buffer, self.system.budget)
+            places = each.supply.places(system, None, each.round)
+            places = np.array(buffer if places is None else places)
+            if suspended:
+                places[:] = 0
+            bought, paid = np.zeros_like(places), 0.0
+            for line in by_round[each.round]:
+                client = self._number(line.client)
+                bought[client] = line.delivered - line.rejected - line.free
+                paid += float(line.charged)
+                came = line.delivered + line.under_way
+                if line.answered is not None and came < line.asked:
+                    places[client] = came
+            yield BoughtRound(np.array(each.price), bought, paid, places)
+
+    def _number(self, client: Client) -> int:
+        names = self.system.names
+        return int(client) if names is None else names.index(str(client))
+
+    def _terms_of_rounds(self) -> Iterator[tuple[Offered, int, bool]]:
+        """Yield each settled round with the number of its clients, and whether
+        purchases were suspended in it.
+        """
+        changes = [
+            (each.round, each.change) for each in self.amendments if not each.voided
+        ]
+        clients = self.system.clients - sum(own.join is not None for _, own in changes)
+        suspended, waiting = False, deque(changes)
+        for each in self.offers:
+            while waiting and waiting[0][0] < each.round:
+                _, own = waiting.popleft()
+                clients += own.join is not None
+                suspended = suspended if own.suspend is None else own.suspend
+            yield each, clients, suspended
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return what `export` writes: the orders, and what was offered and not bought.
+
+        A settled round without an order has one row without a client. If each client
+        has its own price, a settled round has a row for every client.
+        """
+        rows = [line._asdict() for line in self.lines]
+        ordered = {line[:2] for line in self.lines}
+        played = {t for t, _ in ordered}
+        for each in self.offers:
+            prices: list[tuple[int | None, float]] = [*enumerate(each.price)]
+            if len(each.price) == 1:
+                prices = [] if each.round in played else [(None, each.price[0])]
+            rows += [
+                self._not_bought(each, client, price)
+                for client, price in prices
+                if (each.round, self._named(client)) not in ordered
+            ]
+        rows.sort(key=lambda row: (row["round"], str(row["client"] or 0)))
+        return rows
+
+    def _not_bought(
+        self,
+        each: Offered,
+        client: int | None,
+        price: float,
+    ) -> dict[str, Any]:
+        empty = OrderLine(
+            each.round,
+            client or 0,
+            each.begun,
+            self.system.currency,
+            exact(price),
+            *(0, 0, 0),
+            *(NOTHING, NOTHING, NOTHING),
+            None,
+            (),
+        )
+        return {**empty._asdict(), "client": self._named(client)}
+
+    def _named(self, client: int | None) -> Client | None:
+        return None if client is None else self.system.named(client)
+
+    @property
+    def sentence(self) -> str:
+        """What was saved, in words."""
+        text = self.saved.sentence(self.system.currency)
+        adjusted = total([self.spent, *(-line.charged for line in self.lines)])
+        if not adjusted:
+            return text
+        amount = money_text(float(adjusted), self.system.currency)
+        return f"{text} Invoices and refunds, {amount} in all, are not in this."
+
+    @property
+    def dry(self) -> str:
+        """The clients whose sources ran dry, in words; empty if there are none."""
+        named = [
+            f"client {client} in round {each.round} ({each.reason})"
+            for client, each in sorted(self.short.items())
+        ]
+        if len(named) > LISTED:
+            named[LISTED:] = [f"{len(named) - LISTED} more"]
+        return f"Sources that ran dry: {', '.join(named)}." if named else ""
+
+    def __repr__(self) -> str:
+        """Return the statement as `headgate ledger show` prints it."""
+        system, unit = self.system, self.system.currency
+        until = "open" if system.horizon is None else system.horizon
+        amounts = [
+            f"{name} {money_text(float(getattr(self, name)), unit)}"
+            for name in ("approved", "spent", "reserved", "left")
+        ]
+        lines = [
+            f"round {self.rounds} of {until}, {system.clients} clients",
+            ", ".join(amounts),
+            *_wrapped(self.sentence, unit),
+        ]
+        if self.left < 0:
+            lines.append("Nothing more is bought: more is spent than is approved.")
+        lines += _wrapped(self.dry, unit)
+        lines += _table("Amendments", [*map(shown_change, self.amendments)])
+        shown = self.lines[-LISTED:]
+        title = "Orders"
+        if len(shown) < len(self.lines):
+            title += f", the last {len(shown)} of {len(self.lines)}"
+        lines += _table(title, [*map(_shown_order, shown)])
+        return "\n".join(printable(line) for line in lines)
+
+
+def _wrapped(text: str, unit: str) -> list[str]:
+    """Return the lines of a text; a currency stays beside its amount."""
+    kept = f"{unit or '$'}\N{NO-BREAK SPACE}"
+    lines = wrap(text.replace(f"{unit or '$'} ", kept), WIDTH)
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+
+
+def shown_change(each: AmendmentRow) -> dict[str, str | int]:
+    """Return an amendment as it is shown; one that was taken out says so."""
+    change, why = each.stated(), each.why
+    if each.key is not None:
+        why = f"{why} [{each.key}]".strip()
+    if each.voided:
+        change = f"void: {change}"
+        why += f"; taken out {each.voided}"
+    return {
+        "id": each.id,
+        "round": each.round,
+        "made": each.made[:16].replace("T", " "),
+        "by": each.by,
+        "change": change,
+        "why": why,
+    }
+
+
+def _shown_order(line: OrderLine) -> dict[str, str | int]:
+    """Return an order as it is shown, with amounts for people."""
+    return {
+        "round": line.round,
+        "client": line.client,
+        "price": money_text(float(line.price)),
+        "asked": line.asked,
+        "delivered": line.delivered,
+        "under_way": line.under_way,
+        "adjusted": money_text(float(line.adjusted)),
+        "paid": money_text(float(line.paid)),
+        "answered": "-" if line.answered is None else line.answered,
+    }
+
+
+def _table(title: str, rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """Return the lines of a table, numbers to the right; none if it has no rows."""
+    if not rows:
+        return []
+    names = list(rows[0])
+    cells = [names, *([str(row[name]) for name in names] for row in rows)]
+    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+    texts = [
+        "  ".join(
+            cell.ljust(width) if name in TEXTS else cell.rjust(width)
+            for name, cell, width in zip(names, row, widths, strict=True)
+        )
+        for row in cells
+    ]
+    return ["", title, *map(str.rstrip, texts)]
 
 
 def statement(
@@ -101,7 +419,22 @@ def _of_journal(
                 f" {plainly(balance.spent)}"
             )
         own = [line for line in every if _is_within(line.time, since, until)]
-        return Statement(own, made, state.system_ahead(), *balance)
+        asked = [
+            each for each in _offers(journal) if _is_within(each.begun, since, until)
+        ]
+        return Statement(own, made, state.system_ahead(), *balance, asked, {})
+
+
+def _offers(journal: Journal) -> list[Offered]:
+    """Return the prices and the supply of the settled rounds."""
+    found = []
+    for entry in journal.tables.of_kinds("begun"):
+        body = json.loads(entry.body)
+        if body["round"] <= journal.settled:
+            supply = stated(supply_of(body["supply"]))
+            prices = tuple(body["price"])
+            found.append(Offered(body["round"], entry.at, prices, supply))
+    return found
 
 
 def lines(
@@ -178,6 +511,7 @@ def _of_store(store: LedgerStore) -> Statement:
         in_force = [each for each in amendments if not each.voided]
         lines = _lines(store, in_force, system.currency)
         reserved, recorded = reserve(store.outstanding(), exact), store.spent()
+        offers, events = store.offers(), store.events()
     loose = [exact(each.change.adjust) for each in in_force if each.order is None]
     spent = total([*(line.paid for line in lines), *loose])
     if (
@@ -195,6 +529,8 @@ def _of_store(store: LedgerStore) -> Statement:
         exact(system.money(settled + 1)),
         spent,
         reserved,
+        offers,
+        {each.client: each for each in events if each.kind == "short"},
     )
 
 
@@ -206,19 +542,20 @@ def _lines(
     """Return one line for each order, by round and client."""
     keys, begun = store.keys(), store.times()
     late, adjusted = (
-        defaultdict[tuple[int, int], int](int),
+        defaultdict[tuple[int, int], list[Ordered]](list),
         defaultdict[tuple[int, int], list[Decimal]](list),
     )
     for row in store.corrections():
-        late[row[:2]] += row.admitted or 0
+        late[row[:2]].append(row)
     for each in amendments:
         if each.order is not None:
             adjusted[each.order].append(exact(each.change.adjust))
     lines = []
     for row in sorted(store.orders()):
         order = row[:2]
-        delivered = (row.admitted or 0) + late[order]
-        charged = times(row.price, max(delivered - row.free, 0))
+        parts = [row, *late[order]]
+        delivered = sum(each.admitted or 0 for each in parts)
+        charged = total(each.exact_charge for each in parts)
         change = total(adjusted[order])
         line = OrderLine(
             round=row.round,
@@ -246,7 +583,9 @@ def opened(folder: Path | str, writes: bool = False) -> Iterator[Accounts]:
     Without `writes` nothing is written, so that the folder may be on a disk that cannot
     be written.
     """
-    path = checked_path("folder", folder) / LEDGER
+    path = checked_path("folder", folder)
+    if not path.is_file():
+        path /= LEDGER
     if not path.is_file() and Anchor.of(path.parent) is None:
         raise DataError(
             f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on"
@@ -436,7 +775,7 @@ def export(
     Amounts are decimal text in csv and json, and floats in parquet. In csv the keys of
     an order are a JSON list.
     """
-    content = _exported(found, kind)
+    content = exported(found, kind)
     if path is None:
         sys.stdout.buffer.write(content)
         sys.stdout.buffer.flush()
@@ -446,8 +785,9 @@ def export(
         replace_file(path, content)
 
 
-def _exported(found: Statement, kind: str) -> bytes:
-    rows: list[dict[str, Any]] = [line._asdict() for line in found.lines]
+def exported(found: Statement, kind: str) -> bytes:
+    """Return the content of the file that `export` writes."""
+    rows = found.rows()
     if kind == "parquet":
         return _parquet(rows)
     for row in rows:

@@ -9,6 +9,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from headgate.books.course import supply_table
 from headgate.books.database import OldFormatError, Tables
 from headgate.books.durable import on_disk
@@ -22,9 +24,9 @@ from headgate.books.ledger_store import (
     Ordered,
     RoundRow,
 )
-from headgate.books.nouns import Entry, Statement
+from headgate.books.nouns import Entry
 from headgate.books.state import system_table, to_text
-from headgate.books.statement import statement
+from headgate.books.statement import Statement, statement
 from headgate.control.checks import path as checked_path
 from headgate.errors import DataError
 from headgate.writing import FolderLock, partial_of, sync
@@ -189,7 +191,7 @@ class History:
         state, supply = journal.state, row.supply
         present = None
         if supply.present is not None:
-            present = [m for m, there in enumerate(supply.present) if there]  # type: ignore[arg-type]
+            present = np.flatnonzero(np.asarray(supply.present)).tolist()
         orders = self.orders[row.round]
         body = {
             "price": row.price.tolist(),

@@ -37,6 +37,17 @@ Policies = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option(help="auto, cpu or cuda.")]
+On = Annotated[
+    str | None,
+    typer.Option(
+        metavar="ADDRESS",
+        help=(
+            "Learn on the workers of Dask: tcp://host:8786, or a scheduler file (see"
+            " docs/do/scale.md)."
+        ),
+        show_default=False,
+    ),
+]
 Set = Annotated[
     list[str] | None,
     typer.Option(

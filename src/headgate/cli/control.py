@@ -11,6 +11,7 @@ from headgate.cli.console import (
     AsFormat,
     Device,
     Format,
+    On,
     Policies,
     Quiet,
     Recipe,
@@ -181,8 +182,10 @@ def replay(
     same prices.
 
     PURCHASES is a CSV file with the columns time (ISO dates or numbers), price (of one
-    sample), samples (or bought) and perhaps client. The result: what headgate would
-    have paid for as many samples, and how many it would have bought for as much money.
+    sample), samples (or bought) and perhaps client; or what `headgate ledger export`
+    wrote; or the folder of accounts or of a run on Flower. The result: what headgate
+    would have paid for as many samples, and how many it would have bought for as much
+    money.
     Rows of one time are one round; a client without a row has no offer in it, a row
     with 0 samples is an offer.
 
@@ -250,7 +253,7 @@ def compare(
             metavar="A,B,...",
             help=(
                 "Budgets a round, or `recipe`: the points of its sweep; default: 0.25,"
-                " 0.5, 1 and 2 times its own."
+                " 0.5, 1 and 2 times its own, less where that buys all places."
             ),
         ),
     ] = None,
@@ -271,6 +274,7 @@ def compare(
     processes: Annotated[
         int | None, typer.Option(help="Processes to run in; default: one per core.")
     ] = None,
+    on: On = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -307,8 +311,8 @@ def compare(
     --budgets it adds those that are missing.
     """
     from headgate.analysis.display import show
+    from headgate.api import budgets_that_bind, load, sweep
     from headgate.api import compare as compared
-    from headgate.api import load, sweep
     from headgate.experiment import recipe_names
 
     if figure is not None:
@@ -332,7 +336,7 @@ def compare(
     if budgets == "recipe":
         points = sweep(recipe, *overrides)
     else:
-        money = _budgets(budgets, experiment.system.budget)
+        money = _budgets(budgets) if budgets else budgets_that_bind(experiment)
     stated = {"--policies": policies, "--rounds": rounds, "--seeds": seeds}
     found = compared(
         points,
@@ -340,6 +344,7 @@ def compare(
         out,
         device=device,
         processes=processes,
+        pool=on,
         quiet=quiet or format_ is Format.json,
         command=_command(recipe, money, stated, set_ or [], as_printed),
         as_printed=as_printed,
@@ -369,11 +374,7 @@ def _prices_differ(experiment: "Experiment") -> bool:
     return experiment.prices.path(experiment.seeds[:1], 1, 2).ndim == 3
 
 
-def _budgets(stated: str | None, own: float) -> list[float]:
-    from headgate.api import SHARES
-
-    if stated is None:
-        return [round(share * own, 6) for share in SHARES]
+def _budgets(stated: str) -> list[float]:
     try:
         money = [float(each) for each in stated.split(",")]
     except ValueError:

@@ -15,6 +15,7 @@ from headgate.cli.console import (
     Device,
     Folder,
     Format,
+    On,
     Policies,
     Quiet,
     Recipe,
@@ -28,7 +29,7 @@ from headgate.cli.console import (
 )
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
-from headgate.progress import progress_bar
+from headgate.progress import counted
 
 if TYPE_CHECKING:
     from headgate.records.reader import RunFolder
@@ -75,6 +76,7 @@ def run(
             )
         ),
     ] = None,
+    on: On = None,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -115,13 +117,13 @@ def run(
     quiet: Quiet = False,
 ) -> None:
     """Learn from streams: all policies and seeds of a recipe, and all points of its
-    sweep, over the cores of this machine.
+    sweep, over the cores of this machine, or over many machines.
 
     RECIPE is a name from `headgate recipes` or a TOML file. Writes a run folder:
     config.toml with all settings, metrics, what each client admitted and held,
     checkpoints, a summary and a self-contained report. After Ctrl-C the same command
     with `--out DIR`, or `--resume DIR`, continues the run and writes the same bytes, on
-    any number of processes.
+    any number of processes, and with `--on ADDRESS` on the workers of Dask.
     """
     from headgate.experiment import sweep_points
     from headgate.records.trackers import Watching
@@ -142,26 +144,18 @@ def run(
     folder = resume or out or new_folder(points or [])
 
     drawn = show is Show.bar
-    with watch or nullcontext(), progress_bar(not drawn) as bar:
-        task = bar.add_task("learning", total=None)
-
-        def tick(done: int, total: int) -> None:
-            bar.update(
-                task,
-                completed=done,
-                total=total,
-            )
-
+    with watch or nullcontext(), counted("learning", not drawn) as bar:
         runs = perform(
             points,
             folder,
             device=device,
             executor=executor,
             processes=processes,
+            pool=on,
             trust=trust or (),
-            tick=tick if drawn else None,
+            tick=bar if drawn else None,
             watch=watch,
-            say=bar.console.print if drawn else None,
+            say=bar.say,
         )
     show_and_conclude(runs, folder, format_, wide)
 

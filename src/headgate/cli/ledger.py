@@ -3,10 +3,9 @@ and a file for finance.
 """
 
 import getpass
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -22,7 +21,6 @@ from headgate.errors import SettingError
 from headgate.escaping import shown
 
 if TYPE_CHECKING:
-    from headgate.books.ledger_store import AmendmentRow
     from headgate.books.statement import OrderLine, Statement
 
 commands = typer.Typer(
@@ -55,26 +53,6 @@ Key = Annotated[
 ]
 
 
-AMENDMENT = ("id", "round", "made", "by", "change", "why")
-"""the columns of the table of amendments"""
-ORDER = (
-    "round",
-    "client",
-    "price",
-    "asked",
-    "delivered",
-    "under_way",
-    "cancelled",
-    "rejected",
-    "adjusted",
-    "paid",
-    "answered",
-)
-"""the columns of the table of orders"""
-LISTED = 20
-"""the most orders that the table shows; JSON has them all"""
-
-
 class Kind(StrEnum):
     csv = "csv"
     parquet = "parquet"
@@ -83,7 +61,12 @@ class Kind(StrEnum):
 
 @commands.command()
 def show(folder: Folder, format_: AsFormat = Format.table) -> None:
-    """Show the money, the amendments and the latest orders of the accounts in DIR."""
+    """Show the money, what was saved, the amendments and the latest orders of the
+    accounts in DIR.
+
+    Two buyers who spread their purchases evenly over the same rounds are compared: one
+    buys the same labels, one spends the same money within the same limits.
+    """
     from headgate.books.statement import opened, statement
 
     with opened(folder) as store:
@@ -225,8 +208,8 @@ def export(
         str | None, typer.Option(help="Only orders before this ISO date.")
     ] = None,
 ) -> None:
-    """Write one line for each order in DIR. The sum of the column `paid` is exactly the
-    money spent.
+    """Write one line for each order in DIR, and one for each round without an order.
+    The sum of the column `paid` is exactly the money spent.
 
     The file is written whole or not at all. Column `keys` of a csv file is a JSON list.
     """
@@ -338,52 +321,28 @@ def void(
 
 
 def _show(found: "Statement", format_: Format) -> None:
-    """Show the money, the amendments and the orders of accounts."""
-    names = ("approved", "spent", "reserved", "left")
-    money = {name: f"{getattr(found, name):.2f}" for name in names}
-    changes = [_change(each) for each in found.amendments]
-    if format_ is Format.json:
-        print_json(
-            {
-                **money,
-                "rounds": found.rounds,
-                "horizon": found.system.horizon,
-                "clients": found.system.clients,
-                "currency": found.system.currency,
-                "amendments": changes,
-                "orders": [_order(line) for line in found.lines],
-            }
-        )
+    """Show the money, what was saved, the amendments and the orders of accounts."""
+    if format_ is Format.table:
+        for line in str(found).splitlines():
+            say(line)
         return
+    from headgate.books.statement import shown_change
 
-    system = found.system
-    until = "open" if system.horizon is None else system.horizon
-    head = f"round {found.rounds} of {until}, {system.clients} clients"
-    say(f"{head}; money {system.currency}".rstrip())
-    say(", ".join(f"{name} {value}" for name, value in money.items()))
-    if found.left < 0:
-        say("Nothing more is bought: more is spent than is approved.")
-    _table("Amendments", AMENDMENT, changes)
-    shown_ = found.lines[-LISTED:]
-    title = "Orders"
-    if len(shown_) < len(found.lines):
-        title += f", the last {len(shown_)} of {len(found.lines)}"
-    _table(title, ORDER, [line._asdict() for line in shown_])
-
-
-def _table(
-    title: str,
-    names: Sequence[str],
-    rows: Sequence[dict[str, Any]],
-) -> None:
-    """Show a table with a line for each row; nothing if there are none."""
-    from headgate.analysis.display import StackedTable, show
-
-    lines = [
-        ["-" if row[name] is None else str(row[name]) for name in names] for row in rows
-    ]
-    if lines:
-        show(StackedTable(title, names, lines))
+    names = ("approved", "spent", "reserved", "left")
+    saved = found.saved
+    print_json(
+        {
+            **{name: f"{getattr(found, name):f}" for name in names},
+            "rounds": found.rounds,
+            "horizon": found.system.horizon,
+            "clients": found.system.clients,
+            "currency": found.system.currency,
+            "saved": {**saved._asdict(), "money": saved.money},
+            "sentence": found.sentence,
+            "amendments": [shown_change(each) for each in found.amendments],
+            "orders": [_order(line) for line in found.lines],
+        }
+    )
 
 
 def _order(line: "OrderLine") -> dict[str, str | list[str]]:
@@ -391,22 +350,4 @@ def _order(line: "OrderLine") -> dict[str, str | list[str]]:
     return {
         name: list(value) if isinstance(value, tuple) else str(value)
         for name, value in line._asdict().items()
-    }
-
-
-def _change(each: "AmendmentRow") -> dict[str, str | int]:
-    """Return an amendment as it is shown; one that was taken out says so."""
-    change, why = each.stated(), each.why
-    if each.key is not None:
-        why = f"{why} [{each.key}]".strip()
-    if each.voided:
-        change = f"void: {change}"
-        why += f"; taken out {each.voided}"
-    return {
-        "id": each.id,
-        "round": each.round,
-        "made": each.made[:16].replace("T", " "),
-        "by": each.by,
-        "why": why,
-        "change": change,
     }

@@ -76,6 +76,13 @@ class Amendment:
     ------
     SettingError
         If a value is not possible, or the amendment changes nothing.
+
+    Examples
+    --------
+    >>> Amendment(money=500.0).changes_the_money
+    True
+    >>> Amendment(horizon=120).horizon
+    120
     """
 
     money: float = 0.0

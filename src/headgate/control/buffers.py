@@ -310,7 +310,7 @@ class Buffers:
         run: Ints,
         client: Ints,
         given: Candidates,
-    ) -> NDArray[np.bool_]:
+    ) -> Bools:
         """Return which samples stay under a rule that looks.
 
         Clients with room for all their samples need no scores. Runs are handled one
@@ -353,7 +353,7 @@ def keeps_alone(
     age: Ints,
     labels: Ints | None = None,
     scores: Scores | None = None,
-) -> NDArray[np.bool_]:
+) -> Bools:
     """Return which samples of a single client stay.
 
     `position` holds their ascending positions in its stream, and `scores` are their
@@ -391,7 +391,7 @@ def within(
     begin: Ints,
     count: Ints,
     limit: Ints,
-) -> NDArray[np.bool_]:
+) -> Bools:
     """Return which places (B, R, M) hold the `count` samples from `begin` on.
 
     At most `limit` of them are held.

@@ -92,7 +92,7 @@ class Controller:
     >>> ledger = controller.open()
     >>> orders = controller.decide(ledger, 3.0)
     >>> orders.admitted.tolist(), float(controller.post(ledger, orders).spent[0])
-    ([[8, 9, 10]], 81.0)
+    ([[8, 9, 9]], 78.0)
     """
 
     def __init__(
@@ -237,6 +237,7 @@ class Controller:
             carry=whole.carry,
             credit=whole.credit,
             memory={**memory, **of_selection},
+            quantum=self.system.quantum,
         )
 
     def _due(self, delay: int) -> System:
@@ -244,6 +245,58 @@ class Controller:
         if not delay or self.system.horizon is None:
             return self.system
         return self.system.ending(max(self.system.horizon - delay, 0))
+
+    def why(
+        self,
+        ledger: Ledger,
+        orders: Orders,
+        reserved: ArrayLike | None = None,
+        supply: Supply = EVERYTHING,
+    ) -> str:
+        """Return in words why the first run bought what it bought.
+
+        Parameters
+        ----------
+        ledger : Ledger
+            The ledger that the orders were decided on.
+        orders : Orders
+            What `decide` returned.
+        reserved, supply
+            As for `decide`.
+
+        Returns
+        -------
+        str
+            The price, the limit of the policy if it has one, and the samples.
+
+        Examples
+        --------
+        >>> from headgate.control.policies import Threshold
+        >>> system = System([8, 9, 10], budget=20.0, horizon=100)
+        >>> controller = Controller(system, Threshold(limit=4.0, fill=0.0))
+        >>> ledger = controller.open()
+        >>> controller.why(ledger, controller.decide(ledger, 3.0))
+        'price 3, below the limit of 4; 27 samples'
+        """
+        low, high = orders.price[:1].min(), orders.price[:1].max()
+        text = f"price {low:.3g}" if low == high else f"prices {low:.3g} to {high:.3g}"
+        bought = int(orders.admitted[0].sum())
+        samples = f"{bought:,} samples" if bought else "nothing bought"
+        places = supply.places(self.system, self.buffers.limit, orders.t)
+        if places is not None and not places.any():
+            return f"{text}; {samples}, nobody could be asked"
+        fill = getattr(self.policy, "money_to_fill", None)
+        if orders.t == 1 and fill is not None and (most := fill(self.system)):
+            return f"{text}; round 1 fills the buffers for up to {most:g}; {samples}"
+        kept_from = self.buffers.kept_from(ledger, orders.t)
+        view = self._view(ledger, orders.price, reserved, supply, places, kept_from)
+        limit = self.policy.price_limit(view, orders.memory)
+        if limit is None:
+            return f"{text}; {samples}"
+        beside = _beside(low, high, float(limit[0]), bought)
+        if bought and low > limit[0]:
+            beside += f", {self.policy.above_limit}"
+        return f"{text}, {beside}; {samples}"
 
     def _memories(self, ledger: Ledger) -> tuple[Arrays, Arrays]:
         """Return the ledger's memory as that of the policy and that of its selection.
@@ -282,6 +335,7 @@ class Controller:
             carry=ledger.carry,
             credit=ledger.credit,
             memory={**ledger.memory, **of_selection},
+            quantum=self.system.quantum,
         )
 
     def _view(
@@ -299,6 +353,8 @@ class Controller:
         spent = ledger.spent
         if reserved is not None:
             spent = spent + np.asarray(reserved, dtype=np.float64)
+        if system.rounding:
+            spent = spent + system.rounding
         return View(
             t=ledger.t + 1,
             price=price,
@@ -671,6 +727,27 @@ class Controller:
         else:
             used = [losses.new, losses.held]
         return Losses(*(np.asarray(each, dtype=np.float64) for each in used))
+
+
+def _beside(
+    low: float,
+    high: float,
+    limit: float,
+    bought: int,
+) -> str:
+    """Return how prices compare with a limit, and a remark if nothing was bought below
+    it.
+    """
+    if limit == np.inf:
+        return "the money pays for any price so far"
+    if low < limit:
+        text = f"below the limit of {limit:.3g}"
+        if high > limit:
+            text = f"limit {limit:.3g}"
+        return text if bought else f"{text}, but no money or room is left"
+    if low == limit:
+        return f"at the limit of {limit:.3g}"
+    return f"above the limit of {limit:.3g}"
 
 
 class _WholeSamples(NamedTuple):

@@ -8,9 +8,18 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+import numpy as np
+
 from headgate.control.retention import Fifo, Retention
 from headgate.control.selection import Selection
-from headgate.control.types import AdmissionRequest, Arrays, Ints, System, View
+from headgate.control.types import (
+    AdmissionRequest,
+    Arrays,
+    Floats,
+    Ints,
+    System,
+    View,
+)
 from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.theory.labels import paper
@@ -65,6 +74,13 @@ class PolicyContext:
         Number of rounds of the run.
     linear : bool, default True
         Whether the model is linear; true also if no model is known.
+
+    Examples
+    --------
+    >>> import headgate
+    >>> given = headgate.load("digits").given
+    >>> given.rounds, round(given.mean_price, 1)
+    (60, 5.5)
     """
 
     system: System
@@ -76,8 +92,15 @@ class PolicyContext:
 
     @cached_property
     def mean_price(self) -> float:
-        """The expected mean price of a sample over the horizon, c̄."""
-        return self.prices.mean(self.system.horizon)
+        """The expected mean price of a sample over the horizon, c̄; SettingError is
+        raised if it is not known.
+        """
+        from headgate.control.prices.live import UNKNOWN
+
+        price = self.prices.mean(self.system.horizon)
+        if np.isnan(price):
+            raise SettingError(UNKNOWN)
+        return price
 
     def better_K(self) -> int:
         """Return the K of the better candidate of Corollary 2.
@@ -126,6 +149,17 @@ class AdmissionPolicy(ABC):
     selection : Selection, optional
         Rule that chooses which samples of a window (`data.window`) clients buy; left
         out: the next ones of their streams.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from headgate import AdmissionRequest, System
+    >>> from headgate.testing import check_policy
+    >>> class OneEach(AdmissionPolicy):
+    ...     def admit(self, view, memory):
+    ...         clients = float(view.system.clients)
+    ...         return AdmissionRequest(np.full(view.debt.shape, clients)), memory
+    >>> check_policy(OneEach())  # silent where nothing is wrong
     """
 
     selection: Selection | None = field(
@@ -137,6 +171,9 @@ class AdmissionPolicy(ABC):
     """whether the policy needs the losses of the previous round, `View.losses`;
     decisions then wait for that round's reports
     """
+
+    above_limit: ClassVar[str] = "bought all the same"
+    """why the policy buys above its price limit, for the log"""
 
     @property
     def hears(self) -> bool:
@@ -230,6 +267,23 @@ class AdmissionPolicy(ABC):
             Finite numbers. Shapes and types must stay the same in all rounds.
         """
         return {}
+
+    def price_limit(self, view: View, memory: Arrays) -> Floats | None:
+        """Return the price up to which the policy bought in a round, for the log.
+
+        Parameters
+        ----------
+        view : View
+            The information that the policy had.
+        memory : dict of str to array
+            The memory after the decision.
+
+        Returns
+        -------
+        array or None
+            The limit, (R,); None, the default, if the policy has no such limit.
+        """
+        return None
 
     @abstractmethod
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:

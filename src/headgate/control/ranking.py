@@ -51,6 +51,14 @@ class Candidates(NamedTuple):
         Which of the samples held exist, (C, B).
     purpose : Purpose, default Purpose.RETENTION
         Purpose of the random draws.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> one, two = np.array([[1]]), np.array([[2]])
+    >>> found = Candidates(np.array([[4, 7, -1]]), room=two, seed=one, client=one)
+    >>> found.there
+    array([[ True,  True, False]])
     """
 
     position: Ints
@@ -149,6 +157,17 @@ class RankingRule(ABC):
     """The base class of `Retention` and `Selection`.
 
     A rule is a frozen value whose fields are settings.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> class Oldest(RankingRule):
+    ...     def rank(self, candidates):
+    ...         return candidates.position
+    >>> one = np.array([[1]])
+    >>> found = Candidates(np.array([[4, 7, 9]]), room=one, seed=one, client=one)
+    >>> chosen(Oldest(), found)
+    array([[ True, False, False]])
     """
 
     scores: ClassVar[tuple[str, ...]] = ()

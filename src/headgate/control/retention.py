@@ -45,6 +45,14 @@ class Retention(RankingRule):
         The most samples that each client can hold: "buffer" for B_m, one number for all
         clients, or one for each client. None: no limit, which only window rules may
         have.
+
+    Examples
+    --------
+    >>> from headgate.testing import check_retention
+    >>> class Oldest(Retention):
+    ...     def rank(self, candidates):
+    ...         return candidates.position
+    >>> check_retention(Oldest())  # silent where nothing is wrong
     """
 
     capacity: Capacity | None = field(
@@ -136,6 +144,11 @@ class KStep(WindowRule):
         clients, or one for each client. None: age alone decides which samples leave.
     forever : tuple of int, default ()
         Numbers of the clients that never drop a sample by age.
+
+    Examples
+    --------
+    >>> KStep(10).K  # a sample is used in ten rounds
+    10
     """
 
     K: int
@@ -166,6 +179,12 @@ class Fifo(WindowRule):
     capacity : "buffer", int or array_like of int, default "buffer"
         The most samples that each client can hold: "buffer" for B_m, one number for all
         clients, or one for each client.
+
+    Examples
+    --------
+    >>> from headgate.control.policies import Headgate
+    >>> Headgate(rule=Fifo(capacity=5)).rule.capacity
+    5
     """
 
     capacity: Capacity = "buffer"
@@ -191,6 +210,12 @@ class Reservoir(Retention):
     capacity : "buffer", int or array_like of int, default "buffer"
         The most samples that each client can hold: "buffer" for B_m, one number for all
         clients, or one for each client.
+
+    Examples
+    --------
+    >>> from headgate.control.policies import Headgate
+    >>> Headgate(rule=Reservoir()).rule.capacity
+    'buffer'
     """
 
     capacity: Capacity = "buffer"
@@ -216,6 +241,12 @@ class ClassBalanced(Retention):
     capacity : "buffer", int or array_like of int, default "buffer"
         The most samples that each client can hold: "buffer" for B_m, one number for all
         clients, or one for each client.
+
+    Examples
+    --------
+    >>> from headgate.control.policies import Headgate
+    >>> Headgate(rule=ClassBalanced()).rule.by_class
+    True
     """
 
     capacity: Capacity = "buffer"

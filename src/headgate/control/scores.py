@@ -40,6 +40,11 @@ class Scores(NamedTuple):
     features : array of float, optional
         Input of the last layer, with a 1 for its bias if it has one, (…, H); needs no
         label.
+
+    Examples
+    --------
+    >>> scores_of(("entropy",), np.array([[0.0, 0.0]]), None, None).entropy.round(3)
+    array([0.693])
     """
 
     loss: Floats | None = None

@@ -24,7 +24,16 @@ from headgate.errors import SettingError
     eq=False,
 )
 class Selection(RankingRule):
-    """Rank the unlabelled samples in a client's window; the lowest ranks are bought."""
+    """Rank the unlabelled samples in a client's window; the lowest ranks are bought.
+
+    Examples
+    --------
+    >>> from headgate.testing import check_selection
+    >>> class Newest(Selection):
+    ...     def rank(self, candidates):
+    ...         return -candidates.position
+    >>> check_selection(Newest())  # silent where nothing is wrong
+    """
 
     known_scores: ClassVar[tuple[str, ...]] = WITHOUT_LABELS
     beside_held: ClassVar[bool] = False
@@ -123,6 +132,11 @@ class ByLot(Selection):
 
     The rule does not look, so it pays for labels alone. Each draw depends on the run's
     seed, the client and the position of the sample in the stream.
+
+    Examples
+    --------
+    >>> ByLot().scores  # it asks the model nothing
+    ()
     """
 
     def rank(self, candidates: Candidates) -> NDArray[Any]:
@@ -140,6 +154,11 @@ class ByEntropy(Selection):
     Learning Literature Survey* (2009), section 3.1. The model's probabilities must be
     meaningful. In the first rounds they are not, and the choice is then no better than
     a random one.
+
+    Examples
+    --------
+    >>> ByEntropy().scores  # what it asks the model about each sample
+    ('entropy',)
     """
 
     scores = ("entropy",)
@@ -160,6 +179,11 @@ class ByMargin(Selection):
     See Scheffer, Decomain and Wrobel, *Active hidden Markov models for information
     extraction* (2001); Settles (2009), section 3.1. As for `ByEntropy`, the model's
     probabilities must be meaningful. The rule ignores all but two classes.
+
+    Examples
+    --------
+    >>> ByMargin().scores  # what it asks the model about each sample
+    ('margin',)
     """
 
     scores = ("margin",)
@@ -204,6 +228,12 @@ class Adaptive(ByMargin):
     again : float, default 0.5
         Share that it must get right for clients to look if it did not get `level` right
         in the trial.
+
+    Examples
+    --------
+    >>> from headgate.control.policies import Headgate
+    >>> Headgate(selection=Adaptive(level=0.1)).hears  # it needs what clients report
+    True
     """
 
     level: float = 0.05

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from headgate.control.charges import checked_quantum, costs
 from headgate.control.checks import (
     optional,
     positive,
@@ -80,11 +81,12 @@ class System:
         weights.
     currency : str, default ""
         Symbol printed beside amounts of money, for example "$"; it has no other effect.
+    quantum : float, optional
+        Smallest amount of money on an invoice, for example 0.01: what an order costs is
+        rounded to it, and half of it is kept back for each order, so that the budget
+        holds; left out: nothing is rounded.
     names : sequence of str, optional
         Names of the clients, if `buffer` has none.
-    quantum : float, optional
-        Smallest unit of money, for example 0.01: the charge for an order is rounded to
-        whole units in the accounts; left out: charges are not rounded.
     amended : Amended, optional
         Effect of the amendments so far, set only by `Controller.amend`; None: no
         amendments.
@@ -96,6 +98,9 @@ class System:
 
     Examples
     --------
+    >>> system = System([8, 9, 10], budget=20.0, horizon=100, currency="$")
+    >>> system.clients, system.all_places, system.money(100)
+    (3, 27, 2000.0)
     >>> System({"clinic-a": 200, "clinic-b": 150}, budget=20.0).names
     ('clinic-a', 'clinic-b')
     """
@@ -105,8 +110,8 @@ class System:
     horizon: int | None
     weight: Floats
     currency: str
+    quantum: float | None
     names: tuple[str, ...] | None = field(kw_only=True)
-    quantum: float | None = field(kw_only=True)
     amended: Amended | None = field(kw_only=True)
 
     def __init__(
@@ -116,24 +121,23 @@ class System:
         horizon: int | None = None,
         weight: ArrayLike | None = None,
         currency: str = "",
+        quantum: float | None = None,
         *,
         names: Sequence[str] | None = None,
-        quantum: float | None = None,
         amended: Amended | None = None,
     ) -> None:
         if isinstance(buffer, Mapping):
             names, buffer = list(buffer), list(buffer.values())
         places = _checked_buffer(buffer)
         positive("system.budget", budget)
-        positive("system.quantum", quantum, optional=True)
         checked = {
             "buffer": places,
             "budget": float(budget),
             "horizon": optional(whole_number, "horizon", horizon, 1),
             "weight": _checked_weight(weight, places.size),
             "currency": text("system.currency", currency, 8),
+            "quantum": None if quantum is None else checked_quantum(quantum),
             "names": _checked_names(names, places.size),
-            "quantum": None if quantum is None else float(quantum),
             "amended": amended,
         }
         for name, value in checked.items():
@@ -187,6 +191,11 @@ class System:
         for name, value in changed.items():
             object.__setattr__(own, name, value)
         return own
+
+    @property
+    def rounding(self) -> float:
+        """The most that rounding may add to the cost of a round's orders."""
+        return 0.0 if self.quantum is None else self.quantum / 2 * self.clients
 
     @cached_property
     def all_places(self) -> int:
@@ -358,6 +367,12 @@ class Losses(NamedTuple):
     right : array of float, optional
         Share of new samples whose class has a predicted probability above ½, (R, M);
         used only by a selection that listens.
+
+    Examples
+    --------
+    >>> losses = Losses(new=np.array([[2.5, 0.4]]), held=np.array([[0.3, 0.2]]))
+    >>> bool(losses.new.max() > 1)
+    True
     """
 
     new: Floats
@@ -420,6 +435,17 @@ class View(NamedTuple):
         budget.
     under_way : int, default 0
         Samples that were ordered and may still arrive. Their price is in `spent`.
+
+    Examples
+    --------
+    >>> from headgate.control import AdmissionPolicy, Controller
+    >>> class Shown(AdmissionPolicy):
+    ...     def admit(self, view, memory):
+    ...         print(view.t, view.price, view.spent)
+    ...         return AdmissionRequest(np.zeros(1)), memory
+    >>> controller = Controller(System([8], budget=20.0, horizon=100), Shown())
+    >>> _ = controller.decide(controller.open(), 3.0)
+    1 [3.] [0.]
     """
 
     t: int
@@ -510,6 +536,11 @@ class AdmissionRequest(NamedTuple):
         Whole samples per client in addition to the total, (R, M).
     free : array of int, optional
         Whole samples per client in addition to the total that are not paid for, (R, M).
+
+    Examples
+    --------
+    >>> AdmissionRequest(np.array([12.5])).total  # samples of all clients, for each run
+    array([12.5])
     """
 
     total: Floats
@@ -552,6 +583,17 @@ class Orders:
         Remainder of each client's entitlement after rounding, (R, M).
     memory : dict of str to array
         Arrays that the policy and its selection remember.
+    quantum : float, optional
+        The quantum to which the cost of each client's order is rounded.
+
+    Examples
+    --------
+    >>> from headgate.control import Controller
+    >>> from headgate.control.policies import Headgate
+    >>> controller = Controller(System([8, 9], budget=20.0, horizon=10), Headgate())
+    >>> orders = controller.decide(controller.open(), 2.0)
+    >>> orders.admitted.tolist(), orders.charge(orders.admitted).tolist()
+    ([[8, 9]], [34.0])
     """
 
     t: int
@@ -564,6 +606,7 @@ class Orders:
     carry: Floats
     credit: Ints
     memory: Arrays
+    quantum: float | None = None
 
     def bought(self, admitted: Ints) -> Ints:
         """Return how many of the samples `admitted` are paid for.
@@ -595,6 +638,8 @@ class Orders:
         array
             The cost, (R,).
         """
+        if self.quantum is not None:
+            return np.asarray(self.paid(admitted).sum(axis=-1))
         paid = self.bought(admitted)
         if self.price.ndim == 1:
             return np.asarray(self.price * paid.sum(axis=-1))
@@ -614,7 +659,7 @@ class Orders:
             The cost, (R, M).
         """
         price = self.price if self.price.ndim == 2 else self.price[:, None]
-        return price * self.bought(admitted)
+        return costs(price, self.bought(admitted), self.quantum)
 
 
 class Report(NamedTuple):
@@ -632,6 +677,11 @@ class Report(NamedTuple):
         (R,).
     losses : Losses, optional
         Losses of the round, kept only if the policy or its selection listens.
+
+    Examples
+    --------
+    >>> Report(np.array([[2, 0, 3]])).admitted.sum()
+    np.int64(5)
     """
 
     admitted: Ints
@@ -718,6 +768,17 @@ class Ledger:
         selection listens.
     looks : array of float, optional
         Money spent on looks, which is part of `spent`, (R,); None: looks are free.
+
+    Examples
+    --------
+    >>> from headgate.control import Controller
+    >>> from headgate.control.policies import Headgate
+    >>> controller = Controller(System([8, 9], budget=20.0, horizon=10), Headgate())
+    >>> ledger = controller.open()
+    >>> orders = controller.decide(ledger, 2.0)
+    >>> ledger = controller.post(ledger, orders)
+    >>> ledger.t, ledger.spent.tolist(), ledger.held.tolist()
+    (1, [34.0], [17])
     """
 
     t: int
@@ -812,6 +873,12 @@ class SampleView(NamedTuple):
     scores : callable, optional
         Function of (runs, clients, positions, names of scores) that returns a model's
         scores of each sample. Without it there is no model, as in a plan.
+
+    Examples
+    --------
+    >>> view = SampleView(labels=lambda clients, positions: positions % 10)
+    >>> view.scores is None
+    True
     """
 
     labels: Labels | None = None

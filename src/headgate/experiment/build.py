@@ -139,10 +139,15 @@ def _policy(
     if raw is None:
         short = shown(name)
         known = nearest(name, [*sections, *POLICY.kinds])
-        hint = f'; a section [policies.NAME] with kind = "{short}" names your own'
+        module, dot, own = name.rpartition(".")
+        hint = ""
+        if OUTSIDE.fullmatch(name):
+            hint = f'; a section [policies.NAME] with kind = "{short}" names your own'
+        elif dot:
+            hint = f"; a class of your own is named {shown(f'{module}:{own}')}"
         raise SettingError(
             f"policy {short}: no section [policies.{short}] and no such kind{known}"
-            f"{hint if OUTSIDE.fullmatch(name) else ''}"
+            f"{hint}"
         )
     require(isinstance(raw, Mapping), f"policies.{shown(name)}", raw, "a section")
     table: dict[str, Any] = {"kind": name, **raw}

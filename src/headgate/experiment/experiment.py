@@ -70,6 +70,13 @@ class Experiment:
     stated : mapping of str to pair of AdmissionPolicy
         Each policy as it was stated and as it was resolved, so that it can be resolved
         again for another system.
+
+    Examples
+    --------
+    >>> import headgate
+    >>> experiment = headgate.load("digits", "run.rounds=20")
+    >>> experiment.rounds, experiment.with_budget(40.0).system.budget
+    (20, 40.0)
     """
 
     system: System
@@ -124,7 +131,7 @@ class Experiment:
                 raise SettingError(f"data.changes.{error}") from None
 
     def _check_budget(self) -> None:
-        price = self.given.mean_price
+        price = self.prices.mean(self.system.horizon)
         if price <= 0:
             raise SettingError(
                 f"prices: every price in rounds 1 to {self.rounds} is zero; a budget"
@@ -137,7 +144,7 @@ class Experiment:
             )
 
     def _buys_a_sample(self, price: float) -> bool:
-        return self.system.budget * self.rounds >= price
+        return not self.system.budget * self.rounds < price  # a price may be unknown
 
     def _resolved(self, name: str) -> tuple[AdmissionPolicy, AdmissionPolicy]:
         """Return a policy as it was stated and with its settings derived."""
@@ -147,7 +154,7 @@ class Experiment:
             stated = policy
         check_is_policy(stated, f"policies.{name}")
         given = self.given_for(stated)
-        if not self._buys_a_sample(given.mean_price):
+        if not self._buys_a_sample(given.prices.mean(self.system.horizon)):
             looks = self.data.price_of_looks(stated.selection)
             raise InfeasibleError(
                 f"data.look = {self.data.look:g}: with looks for {looks:g} the budget"

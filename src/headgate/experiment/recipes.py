@@ -119,7 +119,18 @@ def _merged(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
             and value.get("kind") in (None, other.get("kind"))
         )
         made[key] = _merged(other, value) if same else value  # type: ignore[arg-type]
+    if "clients" in above and "buffers" not in above:
+        _cut_buffers(made)
     return made
+
+
+def _cut_buffers(system: dict[str, Any]) -> None:
+    """Leave out the buffers of a recipe that fewer `clients` do not need, where these
+    alone were stated anew.
+    """
+    buffers, clients = system.get("buffers"), system.get("clients")
+    if isinstance(buffers, list) and isinstance(clients, int) and clients > 0:
+        system["buffers"] = buffers[:clients]
 
 
 def overridden(
@@ -132,6 +143,7 @@ def overridden(
 
     A value is read as TOML; a value that is not valid TOML is a string.
     """
+    stated = set[str]()
     for assignment in assignments:
         if not isinstance(assignment, str):
             raise SettingError(
@@ -147,6 +159,9 @@ def overridden(
                 f"--set {shown(assignment)}: must look like section.key=value"
             )
         assign(raw, parts, _from_here(parts[-1], value, folder))
+        stated.add(".".join(parts))
+    if "system.clients" in stated and "system.buffers" not in stated:
+        _cut_buffers(raw["system"])
     return raw
 
 

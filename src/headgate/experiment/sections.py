@@ -8,6 +8,7 @@ import numpy as np
 from headgate.control.checks import zero_or_more
 from headgate.control.types import System
 from headgate.errors import SettingError, require
+from headgate.escaping import shown
 from headgate.learning.local import LocalTraining
 from headgate.limits import CLIENTS, ROUNDS, RUNS, SEEDS
 
@@ -24,6 +25,10 @@ class SystemTable:
     weights: tuple[float, ...] | None = None
     currency: str = ""
     """unit of money, as in "$"; it is only printed beside amounts"""
+    quantum: float | None = None
+    """smallest amount on an invoice, as in 0.01: what an order costs is rounded to it;
+    left out: nothing is rounded
+    """
 
     def __post_init__(self) -> None:
         require(
@@ -32,6 +37,12 @@ class SystemTable:
             self.clients,
             "at least one",
         )
+        if self.clients is not None and len(self.buffers) > self.clients:
+            raise SettingError(
+                f"buffers = {shown(list(self.buffers), 100)}: are"
+                f" {len(self.buffers)}, for clients = {self.clients}; state at most one"
+                " for each client"
+            )
         if (self.clients or len(self.buffers)) > CLIENTS:
             raise SettingError(
                 f"clients = {self.clients or len(self.buffers)}: at most {CLIENTS:,}"
@@ -42,7 +53,8 @@ class SystemTable:
         if self.clients is not None:
             buffers = np.resize(buffers, self.clients) if buffers.size else buffers
         weight = None if self.weights is None else np.array(self.weights)
-        return System(buffers, self.budget, horizon, weight, self.currency)
+        unit, quantum = self.currency, self.quantum
+        return System(buffers, self.budget, horizon, weight, unit, quantum)
 
 
 def system_table(system: System) -> dict[str, Any]:
@@ -65,6 +77,8 @@ def system_table(system: System) -> dict[str, Any]:
         table["weights"] = system.weight.tolist()
     if system.currency:
         table["currency"] = system.currency
+    if system.quantum is not None:
+        table["quantum"] = system.quantum
     return table
 
 

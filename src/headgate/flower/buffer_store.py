@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.books.durable import Durable, statements
 from headgate.books.messages import NO_LIMIT, Order, Receipt
@@ -27,7 +26,7 @@ from headgate.control.ranking import Candidates, chosen
 from headgate.control.retention import Retention
 from headgate.control.scores import WITHOUT_LABELS, Scores, checked_scores
 from headgate.control.selection import Selection
-from headgate.control.types import Ints
+from headgate.control.types import Bools, Ints
 from headgate.errors import DataError, SettingError
 from headgate.flower.border import (
     instance,
@@ -373,7 +372,7 @@ class BufferStore(Durable):
         rule: Retention,
         position: int,
         scorer: SampleScorer | None,
-    ) -> tuple[NDArray[np.bool_], Ints]:
+    ) -> tuple[Bools, Ints]:
         """Return which samples stay under a rule that is no window, and the positions
         of all. Those from `position` on are new.
         """
@@ -633,6 +632,15 @@ def erase(
     -------
     dict of pathlib.Path to list of Erasure
         Receipts in the order of the keys, by the path of the store.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> folder = Path(tempfile.mkdtemp())
+    >>> BufferStore(folder / "client-00000.sqlite", 0).close()
+    >>> (receipts,) = erase(["client-7/4711"], store=folder).values()
+    >>> receipts[0].key, receipts[0].samples  # it holds no such sample
+    ('client-7/4711', 0)
     """
     keys = writable_texts("erase: keys", keys)
     found = {}
@@ -682,7 +690,7 @@ def _scores(
     asked: tuple[str, ...],
     samples: Sequence[HeldSample],
     scorer: SampleScorer | None,
-    known: NDArray[np.bool_] | None = None,
+    known: Bools | None = None,
 ) -> Scores:
     """Return the scores of the samples, 0 where `known` is false; left out: all are
     known, in the shape (1, number of samples).

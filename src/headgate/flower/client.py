@@ -37,7 +37,7 @@ from headgate.books.messages import (
 )
 from headgate.control.checks import path, whole_number
 from headgate.control.scores import Scores
-from headgate.control.types import HALF
+from headgate.control.types import HALF, Bools
 from headgate.errors import DataError, SettingError, require
 from headgate.escaping import shown
 from headgate.flower.border import Rule, function, instance, items, rule_classes
@@ -82,7 +82,7 @@ class HeldSamples(Sequence[HeldSample]):
         return [sample.key for sample in self._samples]
 
     @property
-    def new(self) -> NDArray[np.bool_]:
+    def new(self) -> Bools:
         """Mask of the samples that were admitted in this round or, if labels come late,
         got their labels in it.
         """
@@ -170,6 +170,17 @@ def headgate_client(
     ------
     SettingError
         If an argument is not what it must be.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from flwr.clientapp import ClientApp
+    >>> from headgate.flower import DatasetSource
+    >>> app = ClientApp()
+    >>> source = DatasetSource(np.zeros((5, 2)), [0, 1, 0, 1, 1])
+    >>> @headgate_client(app, source)
+    ... def train(message, context, held):
+    ...     images, labels = held.arrays()  # train on these, then return a Message
     """
 
     call = "headgate_client"

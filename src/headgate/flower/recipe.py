@@ -290,6 +290,11 @@ def recipe_client(
     -------
     flwr.clientapp.ClientApp
         The app.
+
+    Examples
+    --------
+    >>> type(recipe_client("digits", ["run.rounds=20"])).__name__
+    'ClientApp'
     """
     path("recipe_client: recipe", recipe)
     given = tuple(writable_texts("recipe_client: overrides", overrides))
@@ -372,6 +377,11 @@ def recipe_server(
     SettingError
         If an argument is not what it must be, or later, as the app runs, if neither
         `folder` nor the run config names the run folder.
+
+    Examples
+    --------
+    >>> type(recipe_server("digits", ["run.rounds=20"], folder="runs/first")).__name__
+    'ServerApp'
     """
     path("recipe_server: recipe", recipe)
     given = tuple(writable_texts("recipe_server: overrides", overrides))

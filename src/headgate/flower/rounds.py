@@ -64,6 +64,11 @@ class Discipline:
         length; 0: never.
     offences : int, optional
         Number of invalid replies after which a client gets no more orders.
+
+    Examples
+    --------
+    >>> Discipline(deadline=120.0, quorum=6).offences
+    3
     """
 
     deadline: float = 600.0

@@ -21,7 +21,14 @@ from headgate.experiment import Experiment
 from headgate.experiment.build import differing
 from headgate.flower.playable import without_folder
 from headgate.reading import read_toml
-from headgate.records.reader import CONFIG, ENVIRONMENT, MEAN_PRICE, WARN_AT, RunFolder
+from headgate.records.reader import (
+    CONFIG,
+    ENVIRONMENT,
+    MEAN_PRICE,
+    OF_THE_APP,
+    WARN_AT,
+    RunFolder,
+)
 from headgate.records.tables import STATE, read_sealed
 from headgate.records.trackers import Watching
 from headgate.records.writer import (
@@ -42,7 +49,8 @@ class RunRecord:
 
     The folder is locked by `lock` before anything in it is read, because two processes
     may start at once. `track` names the trackers that log rounds, as for `headgate
-    run`. If `own_prices`, the user's function sets prices, whose mean is unknown.
+    run`. If `own_prices`, the user's function sets prices, whose mean is unknown. The
+    sections `of_the_app`, data and model, are not those of the recipe.
     """
 
     def __init__(
@@ -52,6 +60,7 @@ class RunRecord:
         lock: FolderLock,
         track: Sequence[str] = (),
         own_prices: bool = False,
+        of_the_app: Sequence[str] = (),
     ) -> None:
         # refuses unknown names before anything is written
         self._watching = Watching(track) if track else None
@@ -66,7 +75,10 @@ class RunRecord:
         lock.take(folder, folder)
         if not (folder / STATE).exists():
             mean = None if own_prices else experiment.prices.mean(experiment.rounds)
-            create(folder, experiment.tables(), _environment(mean))
+            facts = _environment(mean)
+            if of_the_app:
+                facts[OF_THE_APP] = list(of_the_app)
+            create(folder, experiment.tables(), facts)
         else:
             _check_same(folder, experiment)
         self.folder, self.parameters = folder, folder / PARAMETERS

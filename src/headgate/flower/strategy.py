@@ -37,13 +37,18 @@ from headgate.books.messages import (
     Order,
     to_wire,
 )
+from headgate.books.saved import money_text
+from headgate.books.statement import statement
 from headgate.books.updates import NamedArrays, in_type_of
 from headgate.control.checks import amount, path, true_or_false, whole_number
 from headgate.control.policies.budgeted.base import BudgetedPolicy
+from headgate.control.prices.live import Live
 from headgate.control.types import Floats, Ints, Ledger
 from headgate.errors import SettingError, require
 from headgate.escaping import one_line, shown
-from headgate.experiment import Experiment, load
+from headgate.experiment import Experiment
+from headgate.experiment.build import build
+from headgate.experiment.recipes import read_recipe
 from headgate.flower.averaging import Averaging
 from headgate.flower.border import function, instance, items, writable_texts
 from headgate.flower.keys import VARIABLE
@@ -89,8 +94,16 @@ from headgate.writing import FolderLock
 
 Evaluate = Callable[[int, ArrayRecord], MetricRecord | None]
 Configure = Callable[[int, ArrayRecord, ConfigRecord, Grid], Iterable[Message]]
+ONE_RUN = {"seeds": 1, "policies": ["headgate"]}
+"""what a recipe may leave out of its section [run]"""
+LIVE = f"{Live.__module__}:{Live.__name__}"
 END = f"{MessageType.QUERY}.end"
 JUDGED = ("test_accuracy", "test_loss", "validation_accuracy")
+SAID = {
+    "test_accuracy": ("accuracy", "eval_accuracy", "eval_acc", "test_accuracy", "acc"),
+    "test_loss": ("loss", "eval_loss", "test_loss"),
+}
+"""names that clients give to the accuracy and the loss that they measure"""
 LISTED = 8
 """largest number of missing clients that the line of a round names"""
 
@@ -106,7 +119,8 @@ class Gated(Strategy):
         only nodes that are clients, and only replies that have passed all checks.
     experiment : Experiment, str, pathlib.Path or dict
         A recipe with one policy and one seed: its name, its file, or its content. Its
-        `system`, `prices`, `run` and policy are used.
+        `system`, `prices`, `run` and policy are used; headgate with one seed if it
+        names none. It needs no `prices` if `prices` is a function.
     folder : str or pathlib.Path
         The run folder. If it has a run already, this run is continued.
     discipline : Discipline, optional
@@ -129,6 +143,17 @@ class Gated(Strategy):
 
         strategy = Gated(FedAdam(fraction_train=0.5), "recipe.toml", "runs/first")
         strategy.start(grid, initial_arrays)
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from flwr.serverapp.strategy import FedAvg
+    >>> recipe = {
+    ...     "system": {"buffers": [40], "clients": 4, "budget": 150.0},
+    ...     "prices": {"kind": "uniform", "low": 1.0, "high": 9.0},
+    ...     "run": {"rounds": 3, "seeds": 1, "policies": ["headgate"]},
+    ... }
+    >>> strategy = Gated(FedAvg(), recipe, tempfile.mkdtemp() + "/run")
     """
 
     def __init__(
@@ -145,12 +170,12 @@ class Gated(Strategy):
     ) -> None:
         call = type(self).__name__
         self.inner = instance(f"{call}: inner", inner, Strategy, "a strategy of Flower")
-        self.experiment = _experiment(call, experiment)
+        if prices is not None:
+            function(f"{call}: prices", prices, "a function of the round")
+        self.experiment, own = _experiment(call, experiment, prices is not None)
         self.discipline = _discipline(call, discipline)
         place = path(f"{call}: folder", folder)
         trackers = writable_texts(f"{call}: track", track)
-        if prices is not None:
-            function(f"{call}: prices", prices, "a function of the round")
         if fixed_shapes is None:
             fixed_shapes = not _of_trees(inner)
         self._fixed_shapes = true_or_false(f"{call}: fixed_shapes", fixed_shapes)
@@ -169,7 +194,12 @@ class Gated(Strategy):
         try:
             with on_disk(place):
                 self._record = RunRecord(
-                    place, self.experiment, self._lock, trackers, prices is not None
+                    place,
+                    self.experiment,
+                    self._lock,
+                    trackers,
+                    prices is not None,
+                    own,
                 )
             self.store = self._record.store
             self.accounts = FlowerAccounts.of(self.experiment, self.store)
@@ -261,20 +291,29 @@ class Gated(Strategy):
         self._evaluate, self._started = evaluate_fn, True
         arrays = self.continue_from(initial_arrays)
         self.summary()
-        result = Result()
+        result, begun = self._earlier(), self.accounts.t
         while True:
             last = self._up_to_date() if num_rounds is None else num_rounds
             if self.accounts.t >= last:
                 break
             arrays = self._play(grid, arrays, train_config, evaluate_config, result)
         result.arrays = self._judged_arrays(arrays)
-        for past in self.store.rounds():
-            judged = {name: past.metrics.get(name) for name in JUDGED}
-            known = {name: each for name, each in judged.items() if each is not None}
-            if known:
-                result.evaluate_metrics_serverapp[past.round] = MetricRecord(known)
-        self._end(grid)
+        self._end(grid, played=self.accounts.t > begun)
         return result
+
+    def _earlier(self) -> Result:
+        """Return the metrics of the rounds that are recorded."""
+        result = Result()
+        for past in self.store.rounds():
+            self._remember(result, past.metrics)
+        for t, said in self.store.evaluations().items():
+            result.evaluate_metrics_clientapp[t] = MetricRecord(dict(said))
+        return result
+
+    def _remember(self, result: Result, row: Row) -> None:
+        known = {name: row[name] for name in JUDGED if row.get(name) is not None}
+        if known and self._evaluate is not None:
+            result.evaluate_metrics_serverapp[row["t"]] = MetricRecord(known)
 
     def continue_from(self, initial_arrays: ArrayRecord) -> ArrayRecord:
         """Return the model that the run continues with.
@@ -461,7 +500,28 @@ class Gated(Strategy):
         found, events = self._evaluated(evaluations(replies, self._asked, self._weight))
         if events:
             self.store.note(events)
+        if found is not None:
+            self._record_evaluation(found)
         return found
+
+    def _record_evaluation(self, found: MetricRecord) -> None:
+        """Write what clients measured of the round's model into its metrics, where the
+        server has not evaluated it.
+        """
+        t, judged = self.accounts.t, dict[str, float]()
+        said = {
+            name: float(value)
+            for name, value in found.items()
+            if isinstance(value, int | float) and abs(value) <= REAL
+        }
+        done = self.store.rounds(after=t - 1)[0]
+        for name, names in SAID.items():
+            known = [said[each] for each in names if each in said]
+            if known and done.metrics.get(name) is None:
+                judged[name] = known[0]
+        self.store.evaluated(t, judged, said)
+        if not self._started:
+            self._record.append(self.store.rounds(after=t - 1)[0])
 
     def summary(self) -> None:
         """Log the settings of the run, and the summary of the inner strategy."""
@@ -475,19 +535,21 @@ class Gated(Strategy):
         )
         log(
             INFO,
-            "  budget %s a round, round %s of %s",
-            system.budget,
+            "  budget %s a round, %s in all, %s of it spent; round %s of %s",
+            money_text(system.budget, system.currency),
+            money_text(system.money(self.experiment.rounds), system.currency),
+            money_text(float(self.ledger.spent[0]), system.currency),
             own.t,
             self.experiment.rounds,
         )
         policy, most = self.experiment.policies[own.policy], 0.0
         if isinstance(policy, BudgetedPolicy):
             most = policy.money_to_fill(system)
-        if most:
+        if most and not own.t:
             log(
                 INFO,
-                "  round 1 costs at most %g; `headgate plan` shows later rounds",
-                most,
+                "  round 1 costs at most %s; `headgate plan` shows later rounds",
+                money_text(most, system.currency),
             )
         self.inner.summary()
 
@@ -516,6 +578,9 @@ class Gated(Strategy):
             metrics = self.aggregate_evaluate(t, replies)
             if metrics is not None:
                 result.evaluate_metrics_clientapp[t] = metrics
+        done = self.store.rounds(after=t - 1)[0]
+        self._record.append(done)
+        self._remember(result, done.metrics)
         return arrays
 
     # internals
@@ -636,6 +701,7 @@ class Gated(Strategy):
     ) -> None:
         """Write a settled round with its model, and log it."""
         t, file = done.now.t, self._file
+        why, ordered = self.accounts.why(done.now), done.now.orders.admitted.sum()
         model = self._model if moved is None else moved
         judged, unread = self._judged(t, self._judged_arrays(record_of(model)))
         metrics = self._metrics(done, checked, judged)
@@ -655,15 +721,18 @@ class Gated(Strategy):
             )
             self._file, self._model = file, model
             self._now, self._sent = None, {}
-            self._record.append(self.store.rounds(after=t - 1)[0])
-            line = self._progress_line(checked, metrics)
+            if not self._started:
+                self._record.append(self.store.rounds(after=t - 1)[0])
+            if metrics["admitted"] != ordered:
+                why += f", {metrics['admitted']} came"
+            line = self._progress_line(checked, metrics, why)
             self._record.state("running", t, line)
             keep_only(self._record.parameters, [file[0]])
         log(INFO, "%s", line)
 
-    def _end(self, grid: Grid) -> None:
-        """Record the end of the rounds. After the last one, clients remove the run's
-        samples, unless set to keep them.
+    def _end(self, grid: Grid, played: bool = True) -> None:
+        """Record the end of the rounds and say what was saved. After the last one,
+        clients remove the run's samples, unless set to keep them.
         """
         t, rounds = self.accounts.t, self.experiment.rounds
         if t == rounds:
@@ -672,10 +741,20 @@ class Gated(Strategy):
             log(
                 INFO,
                 "headgate: the run is over; %s of %s clients were told to remove its"
-                " samples",
+                " samples (those with `headgate-keep=true` keep them)",
                 self._dismiss(grid, there.values()),
                 self.experiment.system.clients,
             )
+        if not played:
+            log(
+                WARNING,
+                "headgate: the run in %s is finished; nothing was bought or trained;"
+                " choose another `out`",
+                self._record.folder,
+            )
+        found = statement(self.store)
+        for line in filter(None, (found.sentence, found.dry)):
+            log(INFO, "headgate: %s", line)
         with on_disk(self._record.folder):
             self._record.end(t)
 
@@ -814,26 +893,41 @@ class Gated(Strategy):
         bought = (rule.looking(now.before) * now.admitted).sum()
         return {"looked": [data.window * int(bought)], "looks": now.paid_for_looks}
 
-    def _progress_line(self, checked: CheckedReplies, row: dict[str, Any]) -> str:
-        """Return the round in one line: replies, samples, money, accuracy, and the
-        clients without a valid reply.
+    def _progress_line(
+        self,
+        checked: CheckedReplies,
+        row: dict[str, Any],
+        why: str,
+    ) -> str:
+        """Return the round in one line: replies, samples, money and why it was spent,
+        accuracy, and the clients that were asked and sent no valid reply.
         """
         system, rounds = self.experiment.system, self.experiment.rounds
         spent, money = float(self.ledger.spent[0]), system.money(rounds)
+        asked = {each.client for each in checked.answers}
+        answered = {each.client for each in checked.answers if each.reason is None}
+        unit = system.currency
+        if row["admitted"]:
+            why += f" for {money_text(row['spend'], unit)}"
         line = (
-            f"round {row['t']} of {rounds}: {checked.valid} of {system.clients}"
-            f" answers, {row['admitted']} samples for {row['spend']:.6g}, spent"
-            f" {spent:.6g} of {money:.6g}, {row['n']} held"
+            f"round {row['t']} of {rounds}: {checked.valid} of {len(asked)} asked"
+            f" answered; {why}; spent {money_text(spent, unit)} of"
+            f" {money_text(money, unit)}, {money_text(money - spent, unit)} left,"
+            f" {row['n']} held"
         )
         if row["test_accuracy"] is not None:
             line += f", accuracy {row['test_accuracy']:.3f}"
-
-        answered = {each.client for each in checked.answers if each.reason is None}
-        missing = [str(m) for m in range(system.clients) if m not in answered]
+        if len(asked) < system.clients:
+            line += f"; {system.clients - len(asked)} clients not asked"
+        missing = [str(m) for m in sorted(asked - answered)]
         if missing:
             line += f"; no valid answer from clients {', '.join(missing[:LISTED])}"
         if len(missing) > LISTED:
             line += f" and {len(missing) - LISTED} more"
+        short = [each for each in checked.answers if each.receipt and each.receipt.note]
+        for each in short[:LISTED]:
+            assert each.receipt is not None
+            line += f"; client {each.client}: {each.receipt.note}"
         return line
 
 
@@ -849,6 +943,13 @@ class AdmissionStrategy(Gated):
         Whether clients evaluate the model after every round.
     **more
         `prices` and `track`, as for `Gated`.
+
+    Examples
+    --------
+    >>> import headgate, tempfile
+    >>> e = headgate.load("digits", "run.rounds=3", "run.seeds=1")
+    >>> e = e.only(["headgate"])
+    >>> AdmissionStrategy(e, tempfile.mkdtemp() + "/run").summary()
     """
 
     def __init__(
@@ -861,7 +962,8 @@ class AdmissionStrategy(Gated):
         **more: Any,
     ) -> None:
         call = type(self).__name__
-        experiment = _experiment(call, experiment)
+        told = more.get("prices") is not None
+        experiment, _ = _experiment(call, experiment, told)
         discipline = _discipline(call, discipline)
         evaluates = true_or_false(f"{call}: client_evaluation", client_evaluation)
         self._averaging = Averaging(experiment, discipline.norm_multiple, evaluates)
@@ -931,13 +1033,27 @@ def _of_trees(strategy: Any) -> bool:
 # what a user hands in
 
 
-def _experiment(call: str, given: object) -> Experiment:
+def _experiment(
+    call: str,
+    given: object,
+    told: bool,
+) -> tuple[Experiment, tuple[str, ...]]:
+    """Return the experiment, and which of data and model its recipe leaves to the app.
+
+    If prices are `told` by a function, the recipe may leave them out.
+    """
     if isinstance(given, Experiment):
-        return given
+        return given, ()
     named = isinstance(given, str | os.PathLike | Mapping)
     wanted = "a recipe's name, its file or its content"
     require(named, f"{call}: experiment", given, wanted)
-    return load(cast(str, given))
+    name, raw, folder = read_recipe(cast(str, given))
+    if told and "prices" not in raw:
+        raw["prices"] = {"kind": LIVE}
+    if isinstance(run := raw.get("run"), dict):
+        raw["run"] = {**ONE_RUN, **run}
+    own = tuple(section for section in ("data", "model") if section not in raw)
+    return build(name, raw, folder), own
 
 
 def _discipline(call: str, given: Discipline | None) -> Discipline:

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from headgate.control.checks import checksum, inside_unit, whole, zero_or_more
 from headgate.control.selection import Selection
@@ -99,6 +99,10 @@ class TableFile(DataSource):
     """SHA-256 of the content of `file`, followed by that of `test_file`; other content
     is refused
     """
+    missing: Literal["drop"] | None = None
+    """drop: rows with an empty label or feature are left out; by default they are
+    refused
+    """
 
     def __post_init__(self) -> None:
         for name in ("file", "test_file"):
@@ -140,6 +144,7 @@ class TableFile(DataSource):
             self.label,
             self.features,
             0.2 if self.test is None else self.test,
+            drops=self.missing == "drop",
         )
 
 

@@ -12,10 +12,9 @@ from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.control.randomness import Purpose, uniform
-from headgate.control.types import Floats, Ints
+from headgate.control.types import Bools, Floats, Ints
 from headgate.errors import SettingError
 from headgate.learning.concepts import Concept, ConceptSchedule, Same
 from headgate.learning.data import Data
@@ -124,7 +123,7 @@ class DriftingData(ConceptSchedule, World):
             by_concept=tuple(judged),
         )
 
-    def served(self, number: int, labels: Labels) -> NDArray[np.bool_]:
+    def served(self, number: int, labels: Labels) -> Bools:
         """Return a mask of the images with these labels that occur in a concept; it is
         always the same.
         """
@@ -141,7 +140,7 @@ class DriftingData(ConceptSchedule, World):
         return there
 
     @cached_property
-    def filters(self) -> list[NDArray[np.bool_] | None]:
+    def filters(self) -> list[Bools | None]:
         """A mask of the rows of the training set that occur in each concept; None: all
         rows.
         """
@@ -212,7 +211,7 @@ class DriftingStream:
     def _without(
         self,
         number: int,
-        there: NDArray[np.bool_],
+        there: Bools,
         rounds: int,
     ) -> tuple[Stream, Ints]:
         """Return the stream of the images that occur in a concept, and the number of

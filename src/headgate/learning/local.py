@@ -18,7 +18,7 @@ from headgate.errors import SettingError, require
 # position side by side.
 _ROUND_BITS, _EPOCH_BITS, _POSITION_BITS = 24, 16, 24
 
-Rows = slice | NDArray[np.int64]
+Rows = slice | Ints
 """the rows of a client's buffer that a gradient step uses"""
 
 
@@ -62,7 +62,7 @@ def batch_order(
     t: int,
     epoch: int,
     n: int,
-) -> NDArray[np.int64]:
+) -> Ints:
     """Return the order in which a client passes over its n samples in an epoch of round
     t; the arguments determine it.
 

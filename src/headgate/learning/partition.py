@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from headgate.control.checks import positive
 from headgate.control.randomness import Purpose, permutations, uniform
-from headgate.control.types import Ints
+from headgate.control.types import Bools, Ints
 from headgate.errors import SettingError, require
 from headgate.registry import Slot
 
@@ -84,7 +84,7 @@ def share_of_each_class(
     labels: Ints,
     share: float,
     purpose: Purpose,
-) -> NDArray[np.bool_]:
+) -> Bools:
     """Return a mask of a random share of the rows of each class, rounded down; it is
     the same for all seeds.
     """

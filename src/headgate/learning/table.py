@@ -29,8 +29,10 @@ from headgate.learning.formats import (
 )
 from headgate.learning.partition import share_of_each_class
 from headgate.limits import CLASSES, COLUMNS, TEXT, check_memory
-from headgate.reading import check_parquet
+from headgate.reading import check_parquet, csv_text, remedy_of_number
 
+GAPS = 8
+"""the most empty cells of a column, and columns, that a message names"""
 BY_CELL = 40
 """bytes of memory that each value of a table takes until the table is scaled and split
 """
@@ -56,17 +58,20 @@ def arrays_of(
     label: str,
     features: tuple[str, ...] | None,
     share: float,
+    drops: bool = False,
 ) -> dict[str, Any]:
     """Return the arrays of a data set; a second file is the test set, otherwise `share`
     of the rows of each class is.
+
+    Rows with an empty label or feature are refused, or left out if it `drops` them.
     """
     path = files[0][0]
-    train = _read(*files[0], label, features)
+    train = _read(*files[0], label, features, drops)
     classes = _classes(path, label, train.labels)
     labels = _numbered(path, label, train, classes)
     held = np.zeros(len(labels), np.bool_)
     if len(files) > 1:
-        test = _read(*files[1], label, train.names)
+        test = _read(*files[1], label, train.names, drops)
         test_samples = test.samples
         test_labels = _numbered(files[1][0], label, test, classes)
     else:
@@ -93,29 +98,56 @@ def _read(
     content: bytes,
     label: str,
     features: tuple[str, ...] | None,
+    drops: bool,
 ) -> _Rows:
     with naming(path, f"cannot be read as {path.suffix[1:]}"):
         if path.suffix == ".npz":
             rows = _npz(path, content, label, features)
         else:
             read = _csv if path.suffix == ".csv" else _parquet
-            rows = _from_frame(path, read(path, content), label, features)
+            frame = read(path, content)
+            if drops and label in frame.columns:
+                frame = frame.filter(pl.col(label).is_not_null())
+            rows = _from_frame(path, frame, label, features)
     if rows.samples.ndim == 2 and rows.samples.dtype.kind == "f":
+        if drops:
+            return _without_gaps(path, rows)
         _check_finite(path, rows)
     return rows
 
 
+def _without_gaps(path: Path, rows: _Rows) -> _Rows:
+    """Return the rows whose features are all there."""
+    whole = np.isfinite(rows.samples).all(axis=1)
+    if not whole.any():
+        raise DataError(f"{path}: no row is left without empty cells")
+    return _Rows(
+        rows.samples[whole],
+        rows.labels.filter(pl.Series(whole)),
+        rows.names,
+        {name: column[whole] for name, column in rows.columns.items()},
+    )
+
+
 def _check_finite(path: Path, rows: _Rows) -> None:
-    wrong = np.argwhere(~np.isfinite(rows.samples))
-    if not wrong.size:
+    """Refuse empty cells, and name all columns that have some."""
+    gaps = ~np.isfinite(rows.samples)
+    if not gaps.any():
         return
-    row, column = wrong[0].tolist()
-    called = f"column {column + 1}"
-    if path.suffix != ".npz":
-        called = f'column "{shown(rows.names[column])}"'
+    found = []
+    for column in np.flatnonzero(gaps.any(axis=0)):
+        numbers = [str(row + 1) for row in np.flatnonzero(gaps[:, column])]
+        named = ", ".join(numbers[:GAPS])
+        if len(numbers) > GAPS:
+            named += f" and {len(numbers) - GAPS:,} more"
+        called = f"column {column + 1}"
+        if path.suffix != ".npz":
+            called = f'column "{shown(rows.names[column])}"'
+        found.append(f"{called} is empty or not finite in row {named}")
+    more = f"; {len(found) - GAPS} more columns too" if len(found) > GAPS else ""
     raise DataError(
-        f"{path}: {called} is empty or not finite in row {row + 1}; fill it in, or"
-        " leave the row out"
+        f"{path}: {'; '.join(found[:GAPS])}{more}; fill them in, or leave these rows"
+        ' out: missing = "drop"'
     )
 
 
@@ -123,8 +155,8 @@ def _check_finite(path: Path, rows: _Rows) -> None:
 
 
 def _csv(path: Path, content: bytes) -> pl.DataFrame:
-    text = io.TextIOWrapper(io.BytesIO(content), "utf-8-sig", newline="")
-    header = next(csv.reader(text), [])
+    text = csv_text(path, content)
+    header = next(csv.reader(io.StringIO(text, newline="")), [])
     for number, name in enumerate(header, 1):
         # polars would decompress content that begins with certain bytes
         if not name.isprintable():
@@ -211,7 +243,8 @@ def _check_text(path: Path, column: pl.Series) -> None:
         row = int(odd.arg_max() or 0)
         raise DataError(
             f'{path}: column "{shown(column.name)}" holds text'
-            f' ("{shown(column[row])}" in row {row + 1}); make numbers of it, or name'
+            f' ("{shown(column[row])}" in row'
+            f" {row + 1}){remedy_of_number(column[row])}; make numbers of it, or name"
             " the columns to learn from: features = [...]"
         )
 

@@ -31,6 +31,13 @@ class Admissions:
     folder : str or Path
         Folder of the count, created if it does not exist. It must be outside the job's
         workspace, which NVFlare empties.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> admissions = Admissions(tempfile.mkdtemp())
+    >>> admissions.report  # what the client's next reply says; nothing was admitted yet
+    {}
     """
 
     def __init__(self, folder: Path | str) -> None:

@@ -58,7 +58,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         Names of NVFlare's clients, in the order of the buffers; additional names are
         for clients that join later.
     system : dict
-        The settings of `headgate.System`: buffer, budget, horizon, weight, currency.
+        The settings of `headgate.System`: buffer, budget, horizon, weight, currency,
+        quantum.
     policy : str or dict, optional
         The policy as in a recipe: its kind, or its kind and settings.
     prices : list of float, optional
@@ -78,6 +79,16 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         Number of refused answers after which a client gets no more orders. What a valid
         report in its last answer says is charged, and the rest of its open orders is
         released.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> controller = AdmissionController(
+    ...     tempfile.mkdtemp(),
+    ...     ["site-1", "site-2"],
+    ...     {"buffer": [8, 9], "budget": 20.0, "horizon": 2},
+    ...     prices=[3.0, 1.5],
+    ... )
     """
 
     def __init__(
@@ -181,6 +192,7 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
                         f" {clients}"
                     )
                 kept = self._round(books, books.ledger.t + 1, kept)
+            self.info(f"headgate: {books.statement().sentence}")
         if self.persistor:
             self.save_model(FLModel(params=kept.arrays))
 
@@ -258,8 +270,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
             )
         accepted = len(judged.reports.keys() - judged.refused.keys())
         self.info(
-            f"headgate: round {t}: {accepted} of {len(purchases)} answers,"
-            f" {books.ledger.spent[0]:g} spent in all"
+            f"headgate: round {t}: {accepted} of {len(purchases)} answers;"
+            f" {books.why}; {books.ledger.spent[0]:g} spent in all"
         )
         return after
 

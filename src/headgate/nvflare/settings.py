@@ -139,6 +139,7 @@ SYSTEM: dict[str, Callable[[str, Any], Any]] = {
     "horizon": lambda name, value: whole_number(name, value, 1),
     "weight": amounts,
     "currency": lambda name, value: text(name, value, 8),
+    "quantum": lambda name, value: amount(name, value, TINY),
 }
 """the settings of `System` that a job can state, and their checks"""
 NEEDED = ("buffer", "budget")

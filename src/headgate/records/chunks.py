@@ -22,6 +22,7 @@ from headgate.errors import DataError, SettingError
 from headgate.experiment import Experiment, load
 from headgate.experiment.sections import RunTable
 from headgate.records.reader import (
+    CHECKPOINTS,
     CHUNKS,
     CONFIG,
     HEAD,
@@ -29,9 +30,10 @@ from headgate.records.reader import (
     newest_checkpoints,
     read_head,
 )
-from headgate.records.tables import file_checksum
+from headgate.records.tables import TABLES, file_checksum, parts_of, prefix_of
 from headgate.records.writer import TENSORS, RunWriter
 from headgate.registry import fill
+from headgate.writing import clear_partial
 
 
 @dataclass(
@@ -168,7 +170,7 @@ class Checkpoint:
     """
 
     def __init__(self, chunk: Chunk) -> None:
-        self.folder = chunk.folder
+        self.folder, self.number = chunk.folder, chunk.number
         self.path = newest_checkpoints(chunk.folder).get(chunk.number or 0)
         self.t = 0
         self.parts: dict[str, str] = {}
@@ -183,6 +185,19 @@ class Checkpoint:
                     f"{self.folder}: {file.relative_to(self.folder)} is damaged; the"
                     " run cannot be continued"
                 )
+
+    def remove_later(self) -> None:
+        """Remove the rows and the incomplete files that the chunk's player has written
+        after this checkpoint.
+        """
+        prefix = prefix_of(self.number)
+        for table in TABLES:
+            for part in parts_of(self.folder, table):
+                own = part.chunk == (self.number or 0)
+                if own and f"{table}/{part.path.name}" not in self.parts:
+                    part.path.unlink()
+        for name in (CHECKPOINTS, *TABLES):
+            clear_partial(self.folder / name, prefix)
 
     def tensors(self) -> dict[str, Any]:
         """Return the arrays of the simulation at this checkpoint, by name."""

@@ -46,6 +46,9 @@ CHUNKS = "chunks"
 """the key, in environment.json, of the list of the chunks of a divided run"""
 CHECKSUMS = "tables"
 """the key, in the state of a finished run, of the checksums of its tables"""
+OF_THE_APP = "of_the_app"
+"""key of environment.json: the sections that are not those of the recipe, because a
+Flower app has its own data and model"""
 MEAN_PRICE = "mean_price"
 """the key, in environment.json, of the expected price of a sample, averaged over the
 rounds
@@ -227,8 +230,11 @@ class RunFolder:
 
     def kind(self, section: str) -> str | None:
         """Return the setting `kind` of a section, [data] or [model], or None if the
-        section does not state it.
+        section does not state it. That of a Flower app is the app's own.
         """
+        of_the_app = self.environment.get(OF_THE_APP)
+        if isinstance(of_the_app, list) and section in of_the_app:
+            return "the app's own"
         kind = self.config.get(section, {}).get("kind")
         return kind if isinstance(kind, str) else None
 

@@ -225,11 +225,16 @@ class RunWriter:
             "files": {path.name: file_checksum(path) for path in made},
         }
         replace_file(partial / HEAD, json_bytes(sealed(head)))
-        for path in (*partial.iterdir(), partial):
-            sync(path)
-        partial.rename(final)
-        sync(final.parent)
-        remove_older(final)
+        move_checkpoint(partial, final)
+
+
+def move_checkpoint(partial: Path, final: Path) -> None:
+    """Move a complete checkpoint to its place, and remove the previous one."""
+    for path in (*sorted(partial.iterdir()), partial):
+        sync(path)
+    partial.rename(final)
+    sync(final.parent)
+    remove_older(final)
 
 
 def remove_older(checkpoint: Path) -> None:

@@ -177,6 +177,15 @@ def _finds_gpu() -> bool:
     return torch.cuda.is_available()
 
 
+def device_name() -> str:
+    """Return the name of the GPU of this process, or cpu."""
+    if not (_has_driver() and _finds_gpu()):
+        return "cpu"
+    import torch
+
+    return torch.cuda.get_device_name()
+
+
 def give_back(device: str) -> None:
     """Free GPU memory that is no longer used; garbage is collected first, because
     executors have reference cycles.

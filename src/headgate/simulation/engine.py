@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from headgate.control.controller import Controller
 from headgate.control.scores import Scores
-from headgate.control.types import Floats, Ints, Ledger, Report, SampleView
+from headgate.control.types import Bools, Floats, Ints, Ledger, Report, SampleView
 from headgate.errors import SettingError
 from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset, hold_out
@@ -450,7 +450,7 @@ class Simulation:
         return self.learner.read(self.models.theta)
 
     @property
-    def guessing(self) -> NDArray[np.bool_]:
+    def guessing(self) -> Bools:
         """whether each run's model is finite but at its last evaluation was no better
         than guessing, (R,)
         """

@@ -159,7 +159,7 @@ class Listening:
 
 def mean_losses(
     losses: Floats,
-    new: NDArray[np.bool_],
+    new: Bools,
     sizes: Ints,
     clients: Ints,
     many: int,
@@ -179,7 +179,7 @@ def mean_losses(
     segments = np.repeat(np.arange(sizes.size), sizes.ravel())
     runs = np.arange(len(sizes))[:, None]
 
-    def mean(values: NDArray[Any], chosen: NDArray[np.bool_]) -> Floats:
+    def mean(values: NDArray[Any], chosen: Bools) -> Floats:
         own = segments[chosen]
         total = np.bincount(own, values[chosen], sizes.size)
         count = np.bincount(own, minlength=sizes.size)

@@ -15,8 +15,9 @@ from headgate.experiment import Experiment
 from headgate.learning.datasets import Dataset, hold_out
 from headgate.records.chunks import Checkpoint, Chunk
 from headgate.records.reader import MEAN_PRICE
-from headgate.records.writer import RunWriter, commit, disk_errors
+from headgate.records.writer import RunWriter, disk_errors
 from headgate.registry import in_one_line
+from headgate.simulation.alike import software
 from headgate.simulation.cut import (
     Footprint,
     choose_device,
@@ -79,13 +80,12 @@ def examine(
             pass
 
     environment = {
+        **software(),
         **simulation.learner.facts(),
         "threads": 1,
         "started": time.strftime("%Y-%m-%dT%H:%M:%S%z"),
         MEAN_PRICE: experiment.prices.mean(experiment.rounds),
     }
-    if made_by := commit():
-        environment["commit"] = made_by
     facts: dict[str, Any] = {
         "environment": environment,
         "at_first": simulation.learner.executor.at_first,
@@ -202,6 +202,7 @@ def play_rounds(
     tick: Tick,
     seconds: float | None = None,
     stop: Callable[[], bool] = lambda: False,
+    part_seconds: float = PART_SECONDS,
 ) -> float:
     """Simulate the remaining rounds of a chunk; its rows stay in parts.
 
@@ -217,6 +218,8 @@ def play_rounds(
         The time between two checkpoints; one is also written at the end.
     stop : callable
         When it returns True, the round is finished and a checkpoint is written.
+    part_seconds : float
+        The least time between two parts of a table.
 
     Returns
     -------
@@ -245,7 +248,7 @@ def play_rounds(
 
             ending, now = stop(), time.monotonic()
             save = ending or simulation.t == rounds or now - saved > seconds
-            pause = max(PART_SECONDS, PART_SHARE * (now - began))
+            pause = max(part_seconds, PART_SHARE * (now - began))
             if save or now - written > pause:
                 writer.append("metrics", metrics)
                 writer.append("clients", clients)

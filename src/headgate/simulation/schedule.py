@@ -6,8 +6,12 @@ in any worker, and its results do not depend on interruptions. This process owns
 folders, supervises the workers and does not need torch.
 """
 
+import math
+import os
+import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Executor
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,17 +50,13 @@ from headgate.simulation.cut import (
     runs_of,
     work,
 )
-from headgate.simulation.workers import (
-    ChunkError,
-    InProcess,
-    Processes,
-    Worker,
-    cores,
-    stop_requested,
-)
+from headgate.simulation.pools import DaskWorkers, Pool, Processes
+from headgate.simulation.slices import Slices
+from headgate.simulation.workers import ChunkError, InProcess, stop_requested
 from headgate.writing import FolderLock, replace_file
 
 Points = Sequence[tuple[str, Experiment]]
+Worker = InProcess | Slices
 Say = Callable[[str], None]
 
 
@@ -67,6 +67,7 @@ def perform(
     device: str = "auto",
     executor: str = "auto",
     processes: int | None = None,
+    pool: Executor | str | None = None,
     trust: Sequence[str] = (),
     tick: Tick | None = None,
     watch: Watch | None = None,
@@ -91,6 +92,9 @@ def perform(
         The number of single-thread processes, by default one per core unless there is
         little work. 1 is this process, which also uses a GPU and runs objects that no
         recipe can name.
+    pool : concurrent.futures.Executor or str, optional
+        Workers that play the chunks in place of processes of this machine: an executor,
+        or the address or the scheduler file of Dask.
     trust : sequence of str
         The code outside the package that may run if `points` is None, as `module` or
         `module:Class`, because the folder may be another person's.
@@ -118,17 +122,24 @@ def perform(
     """
     if processes is not None and processes < 1:
         raise SettingError(f"--processes {processes}: must be at least 1")
+    if processes is not None and pool is not None:
+        raise SettingError(f"--processes {processes}: not with --on or a pool")
     say = say or _silent
     with FolderLock() as held:
         tasks = _tasks(points, folder, held, executor, trust)
         left = [task.left for task in tasks]
         if any(left):
-            with closing(_worker(tasks, device, processes)) as worker:
+            with closing(_worker(tasks, device, processes, pool, say)) as worker:
                 _begin(tasks, folder, worker, device, say, held)
                 runs = [task.begun for task in tasks]
                 progress = ChunkProgress(runs, folder, tick, watch)
                 say(_described(runs, worker))
                 _play(worker, device, progress)
+        else:
+            say(
+                f"{folder}: is finished; nothing was bought or trained; choose another"
+                " --out for another run"
+            )
         with disk_errors(folder):
             finished = [task.begun.finish() for task in tasks]
     notes = [
@@ -246,6 +257,8 @@ def _worker(
     tasks: Sequence[_Task],
     device: str,
     processes: int | None,
+    pool: Executor | str | None,
+    say: Say,
 ) -> Worker:
     """Return the worker that plays all chunks that have rounds left."""
     experiments = [task.experiment for task in tasks if task.left]
@@ -254,18 +267,22 @@ def _worker(
         for experiment in experiments
         for key, why in experiment.unnamed.items()
     }
-    if unnamed and (processes or 1) > 1:
+    if unnamed and (pool is not None or (processes or 1) > 1):
+        option = f"--processes {processes}" if pool is None else "--on"
         raise SettingError(
-            f"--processes {processes}: this process alone can run"
-            f" {'; '.join(sorted(unnamed))}"
+            f"{option}: this process alone can run {'; '.join(sorted(unnamed))}"
         )
+    if isinstance(pool, str):
+        return Slices(DaskWorkers(pool), say)
+    if pool is not None:
+        return Slices(Pool(pool), say)
     if unnamed:
         return InProcess()
     light = sum(map(work, experiments)) < LIGHT
     wanted = processes or (1 if light else cores())
     many = min(wanted, sum(map(runs_of, experiments)))
     if many > 1 and choose_device(device) == "cpu":
-        return Processes(many)
+        return Slices(Processes(many), say)
     return InProcess()  # a GPU takes one chunk at a time
 
 
@@ -285,9 +302,10 @@ def _begin(
     """
     new = [task for task in tasks if task.run is None]
     divided = []
-    for task in new:
-        facts = worker.examine(task.folder, task.experiment, device, task.executor)
-        chunks = _divided(task.experiment, facts)
+    asked = [(task.folder, task.experiment, task.executor) for task in new]
+    found = worker.examine_all(asked, device)
+    for task, facts in zip(new, found, strict=True):
+        chunks = _divided(task.experiment, facts, worker)
         divided.append((task, facts, chunks))
         if "free" in facts:
             say(_memory(chunks, facts))
@@ -307,11 +325,25 @@ def _begin(
             )
 
 
-def _divided(experiment: Experiment, facts: dict[str, Any]) -> list[Experiment]:
-    """Return the chunks of an experiment, given what its examination has found."""
+def cores() -> int:
+    """Return the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
+
+
+def _divided(
+    experiment: Experiment,
+    facts: dict[str, Any],
+    worker: Worker,
+) -> list[Experiment]:
+    """Return the chunks of an experiment, given what its examination has found.
+
+    On GPUs each worker of a pool gets one, and several workers may share a GPU.
+    """
     fit = None
     if "free" in facts:
-        fit = Footprint(*facts["footprint"]).fit(facts["free"])
+        many = worker.pool.workers if isinstance(worker, Slices) else 1
+        fit = Footprint(*facts["footprint"]).fit(facts["free"] // many)
+        fit = min(fit, math.ceil(runs_of(experiment) / many))
     most = most_runs(experiment, facts["environment"]["executor"], fit)
     return [experiment] if experiment.unnamed else cut(experiment, most)
 

@@ -1,40 +1,40 @@
-"""Workers that simulate chunks: this process, or several single-thread processes that
-it starts.
+"""Workers: what simulates chunks, in this process, in another one of this machine or on
+another machine.
 """
 
-import json
+import math
 import os
 import signal
-import subprocess
-import sys
+import socket
+import time
 import traceback
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing.connection import Connection, Pipe, wait
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import headgate.errors as errors
-from headgate.errors import HeadgateError, Interrupted, SettingError
+from headgate.errors import HeadgateError, Interrupted
 from headgate.experiment import Experiment, build
 from headgate.learning.data import Data
-from headgate.records.chunks import Chunk, open_chunks
+from headgate.reading import parse_toml
+from headgate.records.chunks import Checkpoint, Chunk, chunks_of, open_chunks
 from headgate.records.owner import ChunkProgress
-from headgate.records.reader import CONFIG
+from headgate.records.parcels import Files, coming_back, pack, unpack, write_files
+from headgate.records.reader import CONFIG, RunFolder
+from headgate.records.writer import disk_errors
 from headgate.simulation.cut import give_back
+from headgate.simulation.luggage import Unpacked
 from headgate.simulation.rounds import Round
 from headgate.writing import FolderLock
 
 if TYPE_CHECKING:
     from headgate.simulation.engine import Simulation
 
-ONE_THREAD = dict.fromkeys(
-    ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"),
-    "1",
-)
 Rows = Sequence[Mapping[str, Any]]
-POLL_SECONDS = 0.2
-"""the seconds between two checks for rounds that the chunks have written"""
 
 
 class ChunkError(HeadgateError):
@@ -51,11 +51,6 @@ class ChunkError(HeadgateError):
     def __init__(self, chunk: Chunk, why: HeadgateError) -> None:
         super().__init__(str(why))
         self.chunk, self.why = chunk, why
-
-
-def cores() -> int:
-    """Return the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if sys.platform == "linux" else 1
 
 
 class Datasets(dict[str, Any]):
@@ -114,7 +109,8 @@ class Player:
 
         simulation = self._ready.pop(chunk.folder, None)
         self._ready.clear()
-        if simulation is not None and chunk.number is None:
+        new = chunk.number is None and Checkpoint(chunk).path is None
+        if simulation is not None and new:
             return play_rounds(simulation, chunk.writer({}), tick, stop=stop)
         dataset = self.datasets.of(chunk.experiment.data)
         return play_chunk(chunk, dataset, device, tick, stop)
@@ -127,6 +123,19 @@ class InProcess(Player):
 
     where = ""
     """the end of the line that describes the work to users"""
+
+    def examine_all(
+        self,
+        runs: Sequence[tuple[Path, Experiment, str]],
+        device: str,
+    ) -> list[dict[str, Any]]:
+        """Return the facts of `run.examine` about the runs that will be begun, each
+        with its folder, experiment and executor.
+        """
+        return [
+            self.examine(folder, experiment, device, executor)
+            for folder, experiment, executor in runs
+        ]
 
     def execute(
         self,
@@ -172,219 +181,117 @@ class InProcess(Player):
         self.datasets.clear()
 
 
-class Processes:
-    """A worker that starts several processes, each of which simulates one chunk after
-    the other.
+# slices of chunks, for a worker that is another process
+
+ALONE, PLAYER, UNPACKED = Lock(), Player(), Unpacked()
+Answer = tuple[dict[str, Any], dict[str, bytes]]
+
+
+def play_slice(task: bytes) -> bytes:
+    """Do a task that `headgate.simulation.slices` has made, and return the answer; an
+    error is an answer, too.
+
+    This is the only function that an engine calls. A process does one task at a time.
     """
-
-    def __init__(self, processes: int) -> None:
-        if sys.platform != "linux":
-            raise SettingError(f"--processes {processes}: more than one needs Linux")
-        self.where = f"on {processes} processes"
-        # they import modules while the first one examines
-        self._children = [_Child() for _ in range(processes)]
-
-    def examine(
-        self,
-        folder: Path,
-        experiment: Experiment,
-        device: str,
-        executor: str,
-    ) -> dict[str, Any]:
-        """Return the facts of `run.examine`."""
-        child = self._children[0]
-        child.ask("examine", str(folder), experiment.tables(), device, executor)
-        facts, error = child.answer()
-        if error is not None:
-            raise error
-        return dict(facts)
-
-    def execute(
-        self,
-        chunks: Sequence[Chunk],
-        device: str,
-        progress: ChunkProgress,
-        stop: Callable[[], bool],
-    ) -> None:
-        """Simulate all chunks, as `InProcess.execute` does."""
-        waiting = list(chunks)
-        playing: dict[Any, tuple[Chunk, _Child]] = {}
-        failed: list[tuple[Chunk, HeadgateError]] = []
-        free, stopping = list(self._children), False
-        while True:
-            while free and waiting and not stopping:
-                chunk, child = waiting.pop(0), free.pop(0)
-                child.ask("play", str(chunk.folder), device, chunk.number)
-                playing[child.connection] = chunk, child
-            if not playing:
-                break
-            for connection in wait(list(playing), POLL_SECONDS):
-                chunk, child = playing.pop(connection)
-                free.append(child)
-                seconds, error = child.answer()
-                if error is None:
-                    progress.ended(chunk, seconds)
-                else:
-                    failed.append((chunk, error))
-            progress.update()
-            stopping = stopping or bool(failed) or stop()
-            if stopping:
-                for _, child in playing.values():
-                    child.stop()
-        _raise_first(failed)
-
-    def close(self) -> None:
-        """End the processes; those that simulate a chunk finish their round first."""
-        for child in self._children:
-            child.end()
-        for child in self._children:
-            child.process.wait()
+    answer: dict[str, Any] = {"worker": f"{socket.gethostname()}, {os.getpid()}"}
+    files: dict[str, bytes] = {}
+    try:
+        asked, given = unpack(task)
+        with ALONE:
+            more, files = DO[asked["do"]](asked, given)
+        answer |= more
+    except (Exception, KeyboardInterrupt) as error:
+        answer["error"] = _named(error)
+    return pack(answer, files)
 
 
-def _raise_first(failed: Sequence[tuple[Chunk, HeadgateError]]) -> None:
-    """Raise the error of a chunk that failed, or else of an interrupted one."""
-    for chunk, error in failed:
-        if not isinstance(error, Interrupted):
-            raise ChunkError(chunk, error)
-    for _, error in failed:
-        raise error
+def _examine(asked: dict[str, Any], files: Files) -> Answer:
+    """Return the facts of `run.examine` about a run that will be begun."""
+    UNPACKED.put(files)
+    tables = parse_toml(files[CONFIG].decode(), CONFIG)
+    experiment = build("", UNPACKED.moved(tables, asked["paths"]))
+    folder, device = Path(asked["folder"]), asked["device"]
+    return PLAYER.examine(folder, experiment, device, asked["executor"]), {}
 
 
-Worker = InProcess | Processes
-
-
-class _Child:
-    """A child process that answers one question at a time; questions and answers are
-    JSON (see `serve`).
+def _play_here(asked: dict[str, Any], files: Files) -> Answer:
+    """Simulate the remaining rounds of a chunk in its run folder, and return its round
+    and the seconds that it took; stop if the parent says so or has ended.
     """
+    chunk = _chunks(asked["folder"])[asked["number"] or 0]
+    began = time.monotonic()
+    with stop_requested() as stop, FolderLock() as lock:
+        lock.take(chunk.folder / CONFIG, chunk.folder, shared=True)
 
-    def __init__(self) -> None:
-        self.connection, given = Pipe()
-        path = os.pathsep.join(each for each in sys.path if each)
-        before = signal.pthread_sigmask(
-            signal.SIG_BLOCK, {signal.SIGINT}
-        )  # until the child is ready for it
-        try:
-            self.process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    "headgate.simulation.workers",
-                    str(given.fileno()),
-                ],
-                pass_fds=[given.fileno()],
-                env={**os.environ, **ONE_THREAD, "PYTHONPATH": path},
-                # so that only the parent receives Ctrl-C from the terminal
-                start_new_session=True,
-            )
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        given.close()
-        self.asked: tuple[Any, ...] = ()
-        self._stopped = False
+        def stopped() -> bool:
+            return stop() or os.getppid() != asked["parent"]
 
-    def ask(self, *question: Any) -> None:
-        self.asked = question
-        with suppress(OSError):  # if the process has ended, `answer` reports it
-            self.connection.send_bytes(json.dumps(question, default=str).encode())
-
-    def answer(self) -> tuple[Any, HeadgateError | None]:
-        """Return the answer of the process and None, or None and its error; the end of
-        the process is an error, too.
-        """
-        self.asked = ()
-        try:
-            facts, kind, message = json.loads(self.connection.recv_bytes())
-            return facts, getattr(errors, kind)(message) if kind else None
-        except (EOFError, OSError):
-            status = self.process.wait()
-        if status < 0:
-            name = signal.Signals(-status).name
-            return None, HeadgateError(
-                f"its process was ended by {name}, perhaps for want of memory"
-            )
-        return None, HeadgateError(
-            f"its process ended with {status} and did not say why"
-        )
-
-    def stop(self) -> None:
-        """Make the process stop after its current round."""
-        if not self._stopped:
-            self.process.send_signal(signal.SIGINT)
-        self._stopped = True
-
-    def end(self) -> None:
-        if self.asked[:1] == ("play",):
-            self.stop()
-        elif self.asked:
-            self.process.kill()
-        self.connection.close()
+        if stopped():  # another process may own the run already
+            raise Interrupted("interrupted")
+        Checkpoint(chunk).remove_later()
+        PLAYER.play(chunk, asked["device"], _unheard, stopped)
+    return {"t": chunk.whole.rounds, "seconds": time.monotonic() - began}, {}
 
 
-def serve(connection: Connection) -> None:
-    """Answer the parent's questions until the parent closes the connection or ends;
-    finish the current round first.
-    """
-    child = _Answers()
-    with suppress(EOFError, OSError):  # the parent has ended
-        while True:
-            do, *question = json.loads(connection.recv_bytes())
-            try:
-                reply = getattr(child, do)(*question), "", ""
-            except (Exception, KeyboardInterrupt) as error:
-                reply = None, *_named(error)
-            connection.send_bytes(json.dumps(reply).encode())
-
-
-class _Answers:
-    """The answers of a child process to the questions of its parent."""
-
-    def __init__(self) -> None:
-        self._player, self._parent = Player(), os.getppid()
-        self._chunks: list[Chunk] = []
-
-    def examine(
-        self,
-        folder: str,
-        tables: dict[str, Any],
-        device: str,
-        executor: str,
-    ) -> dict[str, Any]:
-        """Return the facts of `run.examine`."""
-        experiment = build("", tables)
-        return self._player.examine(Path(folder), experiment, device, executor)
-
-    def play(
-        self,
-        folder: str,
-        device: str,
-        number: int | None,
-    ) -> float:
-        """Simulate the remaining rounds of a chunk, and return the seconds that it
-        took.
-        """
-        if not self._chunks or str(self._chunks[0].folder) != folder:
-            self._chunks = open_chunks(Path(folder))
-        chunk = self._chunks[number or 0]
-        with stop_requested() as stop, FolderLock() as lock:
-            lock.take(chunk.folder / CONFIG, chunk.folder, shared=True)
-            if self._alone():  # another process may own the run already
-                raise Interrupted("interrupted")
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-            try:
-                return self._player.play(
-                    chunk, device, _unheard, lambda: stop() or self._alone()
-                )
-            finally:
-                signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-
-    def _alone(self) -> bool:
-        """Return whether the parent has ended."""
-        return os.getppid() != self._parent
+@lru_cache(maxsize=1)
+def _chunks(folder: str) -> list[Chunk]:
+    return open_chunks(Path(folder))
 
 
 def _unheard(chunk: Chunk, metrics: Rows) -> None:
     """Report nothing, because the parent reads what is written."""
+
+
+def _play_there(asked: dict[str, Any], files: Files) -> Answer:
+    """Simulate a chunk for some seconds in a folder of this process; return its round,
+    the seconds, those lost to the preparation, and the files that are new.
+    """
+    with TemporaryDirectory(prefix="headgate-") as name:
+        try:
+            with disk_errors(Path(name)):
+                UNPACKED.put(files)
+                write_files(Path(name), files)
+            return _played(asked, Path(name))
+        except HeadgateError as error:  # the user knows the run folder alone
+            text = str(error).replace(name, asked["folder"])
+            raise type(error)(text) from None
+        finally:
+            give_back(asked["device"])
+
+
+def _played(asked: dict[str, Any], folder: Path) -> Answer:
+    from headgate.simulation.alike import difference
+    from headgate.simulation.run import play_rounds, resume
+
+    began = time.monotonic()
+    run = RunFolder.open(folder)
+    if different := difference(run.environment):
+        return {"refused": different}, {}
+    experiment = build("", UNPACKED.moved(run.config, asked["paths"]))
+    chunk = chunks_of(run, experiment)[asked["number"] or 0]
+    known = Checkpoint(chunk).parts
+    device = asked["device"]
+    if device == "auto":
+        device = "cpu" if run.fact("device") == "cpu" else "cuda"
+    dataset = PLAYER.datasets.of(experiment.data)
+    simulation, writer = resume(chunk, dataset, device)
+    ready = time.monotonic()
+    with stop_requested() as stop, suppress(Interrupted):
+        play_rounds(
+            simulation,
+            writer,
+            lambda done: None,
+            math.inf,
+            lambda: stop() or time.monotonic() - ready > asked["seconds"],
+            math.inf,
+        )
+    seconds = time.monotonic() - ready
+    facts = {"t": simulation.t, "seconds": seconds, "before": ready - began}
+    return facts, coming_back(chunk, known)
+
+
+DO = {"examine": _examine, "play here": _play_here, "play there": _play_there}
+"""what a worker can be asked"""
 
 
 def _named(error: BaseException) -> tuple[str, str]:
@@ -425,14 +332,3 @@ def stop_requested() -> Iterator[Callable[[], bool]]:
         yield lambda: noted
     finally:
         signal.signal(signal.SIGINT, before)
-
-
-if __name__ == "__main__":
-    serve(Connection(int(sys.argv[1])))
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(
-        0
-        # everything is written and sent, and a normal exit of torch would make the
-        # parent wait
-    )

@@ -11,8 +11,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from headgate.analysis.accounts import ledger_facts
 from headgate.analysis.curves import Heat, PolicyCurves, heat, policy_curves
-from headgate.analysis.formatting import percent
 from headgate.analysis.limits import conclusion
 from headgate.analysis.runs import Runs, runs_of
 from headgate.analysis.summary import breakdown_note, summarise, summary_table
@@ -184,11 +184,13 @@ def detail(library: Library, name: str) -> RunDetail:
     run = library.open(name)
     found = [runs_in(library, name, policy, by_client=True) for policy in run.policies]
     summaries = [summarise(one, run.target) for one in found]
-    warnings = [breakdown_note([run]), *(_money_warning(run, one) for one in found)]
+    facts = ledger_facts(run)
+    left = [_money_warning(run, one) for one in found]
+    warnings = [breakdown_note([run]), facts.dry, *left]
     return RunDetail(
         **about(run) | {"round": library.round(name)},
         recorded=any(one.held is not None for one in found),
-        conclusion=conclusion(found),
+        conclusion=" ".join(filter(None, (facts.sentence, conclusion(found)))),
         warning=" ".join(filter(None, warnings)),
         summary=[each.to_dict() for each in summaries],
         table=summary_table(summaries, run.target),
@@ -196,16 +198,14 @@ def detail(library: Library, name: str) -> RunDetail:
 
 
 def _money_warning(run: RunFolder, one: Runs) -> str:
-    """Return a warning if a run with real clients has spent most of its money.
-
-    There is nothing to warn of when the run is over.
-    """
+    """Return a warning if a run with real clients that goes on has spent most of its
+    money."""
     money = run.system.budget * run.rounds * len(run.seeds)
     share = float(np.nansum(one.values["spend"])) / max(money, 1e-100)
-    real = run.environment.get("executor") == "flower"
-    if not real or run.finished or share < WARN_AT:
+    live = run.environment.get("executor") == "flower" and not run.finished
+    if not live or share < WARN_AT:
         return ""
-    return f"{percent(share)} of the money is spent."
+    return f"{share:.0%} of the money is spent."
 
 
 def curves(

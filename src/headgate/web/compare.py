@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from headgate.analysis.comparison import rows
+from headgate.analysis.comparison import opened, rows
 from headgate.analysis.curves import EVALUATED, Series, line, rounded, thinned
 from headgate.analysis.intervals import Floats, estimate, means
 from headgate.analysis.limits import rankable
 from headgate.analysis.runs import Ints, Runs
-from headgate.analysis.savings import chosen_budget, savings, sentence
+from headgate.analysis.savings import chosen_budget, savings
 from headgate.errors import SettingError
 from headgate.experiment.build import dotted
 from headgate.web.answers import Metric, runs_in
@@ -170,7 +170,7 @@ def _savings(found: Sequence[Runs], differ: Set[str]) -> str:
     )
     if not comparable:
         return ""
-    return sentence(chosen_budget(savings(rows(known), "constant", "last")))
+    return opened(chosen_budget(savings(rows(known), "constant", "last")))
 
 
 def beyond_money(keys: Iterable[str]) -> list[str]:

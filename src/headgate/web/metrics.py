@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from headgate.analysis.accounts import ledger_facts
 from headgate.analysis.intervals import Floats
 from headgate.analysis.runs import Runs
 from headgate.errors import DataError
@@ -20,6 +21,8 @@ HELP = {
     "held": "samples held",
     "mean_age": ("rounds since the newest samples, as many as are held, were admitted"),
     "accuracy": "last test accuracy",
+    "saved": "money saved, beside the same labels bought evenly at the same prices",
+    "even_labels": "labels that the same money buys if it is spent evenly",
     "refused": "answers of clients that were refused",
     "quarantined": "clients in quarantine",
 }
@@ -49,9 +52,13 @@ def metrics_text(library: Library) -> str:
 
 
 def _of_clients(run: RunFolder) -> dict[str, float]:
-    """Return what the state of a run on Flower counts of its clients."""
+    """Return what the state and the ledger of a run on Flower count of its clients."""
     counts = {name: run.state.get(name) for name in ("refused", "quarantined")}
-    return {name: count for name, count in counts.items() if isinstance(count, int)}
+    found = {name: float(n) for name, n in counts.items() if isinstance(n, int)}
+    saved = ledger_facts(run).saved
+    if saved is not None:
+        found |= {"saved": saved.money, "even_labels": saved.even_labels}
+    return found
 
 
 def _values(one: Runs) -> dict[str, float]:

@@ -137,9 +137,11 @@ def with_list(prices: dict[str, Any]) -> dict[str, Any]:
     text, column = str(prices.pop("text")), prices.pop("column", None)
     if len(text) > MOST_LIST:
         raise SettingError(f"{LIST}: must be text of at most {MOST_LIST:,} characters")
-    text = text.strip().replace("\t", ",")
+    text = text.strip()
+    if "," not in text:
+        text = text.replace("\t", ",")
     header = text.partition("\n")[0].strip(' "\r')
-    if re.fullmatch(r"[-+.\d]+", header):
+    if re.fullmatch(r"[-+.,\d]+", header):
         text = f"price\n{text}"
     elif re.fullmatch(r"[\w .€$-]+", header):  # one column alone
         column = header

@@ -16,7 +16,7 @@ ROOT = HOME.parent
 PAGE = ROOT / "studies" / "paper" / "errata.md"
 TESTS = ROOT / "tests" / "studies" / "paper" / "test_errata.py"
 TEST = re.compile(r"^def (test_(\d+)_\w+)", re.MULTILINE)
-PAGES = re.compile(r"studies/paper/(\w+\.md)|(docs/studies/\w+\.md)")
+PAGES = re.compile(r"studies/paper/(\w+\.md)|studies/(findings/\w+\.md)")
 SHOWN = {
     int(name.split("_")[1]): made
     for name, made in vars(numbers).items()
@@ -48,7 +48,7 @@ def linked(text: str, bullet: str = "") -> str:
     """Return a paragraph in which other pages that are named are links."""
     return wrapped(
         PAGES.sub(
-            lambda found: "[{0}]({0})".format(found[1] or f"../../{found[2]}"), text
+            lambda found: "[{0}]({0})".format(found[1] or f"../{found[2]}"), text
         ),
         bullet,
     )

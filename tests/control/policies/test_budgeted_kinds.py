@@ -7,13 +7,16 @@ from hypothesis import strategies as st
 
 from headgate.control import Controller, Losses, Report, System
 from headgate.control.policies import (
+    KINDS,
     Acdpp,
     Alert,
+    Below,
     Constant,
     Dpp,
     Headgate,
     Threshold,
 )
+from headgate.control.policies.budgeted.base import BudgetedPolicy
 from headgate.control.policies.budgeted.headgate import _early_path
 from studies.zoo.plain import Pacing, Random, Resolving
 
@@ -26,6 +29,7 @@ MAKERS = {
     ),
     "headgate, latest prices": lambda **common: Headgate(remember=3, **common),
     "threshold": lambda **common: Threshold(limit=4.0, share=0.5, **common),
+    "below": Below,
     "resolving": Resolving,
     "pacing": Pacing,
     "random": lambda **common: Random(chance=0.3, **common),
@@ -40,6 +44,13 @@ WITH_A_PURSE = {
     "dpp": Dpp(V=1e6, **HELD),
     "constant": Constant(rate=6.5, **HELD),
 }
+
+
+def test_every_kind_with_a_purse_is_tried():
+    """But the one that is told all prices beforehand."""
+    kinds = {name for name, kind in KINDS.items() if issubclass(kind, BudgetedPolicy)}
+    assert kinds - {"clairvoyant"} <= set(MAKERS)
+
 
 PRICE = st.one_of(
     st.sampled_from([0.0, 2.3e-308, 1e-12, 0.1, 1 / 3, 1.0, 5.5, 10.0, 1e9]),

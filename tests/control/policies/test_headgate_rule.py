@@ -1,4 +1,4 @@
-"""examples/headgate_rule.py, which reads like docs/understand/headgate.md, judges the
+"""examples/headgate_rule.py, which reads like contributing/headgate.md, judges the
 policy: the same purchases.
 
 Prices and budgets are multiples of 2^-12, so that sums of money are exact in whatever

@@ -11,9 +11,10 @@ from headgate.experiment import load
 from headgate.records.owner import check_executor
 from headgate.records.reader import RunFolder
 from headgate.registry import Untrusted
-from headgate.simulation import schedule
+from headgate.simulation import pools, schedule
 from headgate.simulation.schedule import perform
-from headgate.simulation.workers import InProcess, Processes, _Child
+from headgate.simulation.slices import Slices
+from headgate.simulation.workers import InProcess
 
 from .played import SETTINGS, linux, odd
 
@@ -39,24 +40,27 @@ def test_a_child_that_fails_is_named_with_its_error(tmp_path, monkeypatch, does,
     experiment = odd(tmp_path, monkeypatch, 3, does)
     with pytest.raises(
         HeadgateError,
-        match=rf"\((hybrid|acdpp), seeds \d to \d\): {said}; continue with",
+        match=rf"\((hybrid|acdpp), seeds \d to \d\): {said}.*; continue with",
     ):
         perform(experiment, tmp_path / "run", processes=2)
     assert list((tmp_path / "run").rglob("state.json"))
 
 
 @linux
-def test_a_process_that_is_lost_before_it_plays_is_an_error(tmp_path):
-    worker = Processes(2)
-    worker._children[0].process.kill()
-    with pytest.raises(HeadgateError, match="ended by SIGKILL"):
-        worker.examine(tmp_path, load("digits", SETTINGS), "cpu", "auto")
-    worker.close()
+def test_a_process_that_is_lost_before_it_plays_is_started_again(tmp_path):
+    pool, said = pools.Processes(2), []
+    for child in pool._children:
+        child.process.kill()
+    with closing(Slices(pool, said.append)) as worker:
+        asked = (tmp_path, load("digits", SETTINGS), "auto")
+        (facts,) = worker.examine_all([asked], "cpu")
+    assert facts["environment"]["executor"] == "gram"
+    assert {"ended by SIGKILL" in line for line in said} <= {True}
 
 
 @linux
 def test_a_process_whose_parent_was_killed_ends_without_a_word(capfd):
-    child = _Child()
+    child = pools._Child()
     child.connection.close()
     assert child.process.wait() == 0
     assert capfd.readouterr().err == ""
@@ -146,7 +150,7 @@ def test_an_executor_that_a_folder_names_is_imported_only_if_it_is_trusted(
 
 @pytest.mark.parametrize(
     ("device", "kind", "processes"),
-    [("cpu", Processes, None), ("cuda", InProcess, None), ("cuda", InProcess, 2)],
+    [("cpu", Slices, None), ("cuda", InProcess, None), ("cuda", InProcess, 2)],
 )
 def test_many_processes_play_on_the_cpu_and_one_on_a_gpu(
     tmp_path, monkeypatch, device, kind, processes
@@ -155,5 +159,5 @@ def test_many_processes_play_on_the_cpu_and_one_on_a_gpu(
     monkeypatch.setattr(schedule, "cores", lambda: 2)
     monkeypatch.setattr(schedule, "choose_device", lambda name: name)
     tasks = [schedule._Task(tmp_path, load("digits"))]
-    with closing(schedule._worker(tasks, device, processes)) as worker:
+    with closing(schedule._worker(tasks, device, processes, None, print)) as worker:
         assert type(worker) is kind

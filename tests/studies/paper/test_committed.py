@@ -113,6 +113,4 @@ def test_claims_are_judged_from_results_alone_by_one_command(tmp_path, studies):
     )
     assert again == known, "something was rehearsed: control.json is of other settings"
     assert not (tmp_path / "out" / "runs").exists()
-    assert "Of 47 claims of the paper" in (tmp_path / "out" / "claims.md").read_text(
-        "utf-8"
-    )
+    assert "claims of the paper" in (tmp_path / "out" / "claims.md").read_text("utf-8")

@@ -168,6 +168,16 @@ def test_a_plan_begins_with_the_newest_finished_runs_and_tells_their_accuracy(
     )
 
 
+def test_money_that_never_runs_short_is_said_with_the_budget_where_it_does(tab, served):
+    page = tab(served, "/plan?rounds=10&seeds=2&prices=constant&prices.value=0.25")
+    note = page.locator(".beside .note")
+    expect(note).to_contain_text("It buys all that fits into memory")
+    said = re.search(r"a budget below (\d+) a round", note.text_content())
+    expect(tile(page, "You save")).to_have_text("0\u00a0%")
+    page.get_by_role("spinbutton", name="Budget").fill(str(int(said[1]) * 0.8))
+    expect(note).to_have_count(0)
+
+
 def test_on_a_phone_the_answer_comes_first_and_stays_in_view(tab, served):
     page = tab(served, "/plan?rounds=40&seeds=2", width=390)
     slider = page.get_by_role("slider", name="Buffer of a client")

@@ -14,6 +14,7 @@ PAGES = [
     f"/run/{LONG}",
     f"/compare?runs={LONG}&runs=stopped",
     "/plan",
+    "/nopage",
 ]
 
 
@@ -24,7 +25,7 @@ def settled(page):
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)])
 def test_names_contrast_and_width(tab, served, width, dark):
-    page = tab(served, width=width, dark=dark, still=True)
+    page = tab(served, width=width, dark=dark, still=True, expected="404")
     for path in PAGES:
         page.goto(f"http://127.0.0.1:{served.port}{path}")
         settled(page)

@@ -19,7 +19,7 @@ def plot(page, title):
 def test_every_figure_has_its_text_and_a_link_reproduces_the_view(tab, served):
     page = tab(served, "/run/done")
     expect(page.get_by_role("heading", level=1)).to_have_text("done")
-    expect(page.locator(".plot")).to_have_count(10)
+    expect(page.locator(".plot")).to_have_count(11)
     for figure in page.locator(".plot").all():
         figure.scroll_into_view_if_needed()
         expect(figure.locator("svg.main-svg").first).to_be_visible()

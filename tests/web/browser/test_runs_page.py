@@ -8,7 +8,7 @@ import pytest
 from headgate.analysis.formatting import percent
 from headgate.web.runs import Library
 
-from ..folders import MadeUp
+from ..folders import MadeUp, sweep
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -81,6 +81,37 @@ def test_numbers_are_rounded_as_in_the_terminal(tab, served):
     assert [text.replace("\u00a0", " ") for text in texts] == [
         percent(share, 1) for share in shares
     ]
+
+
+def test_runs_of_a_sweep_have_names_that_one_can_say(tab, tmp_path):
+    labels = ("system.budget=10.0", "training.lr=0.5,system.budget=2.5")
+    sweep(tmp_path / "digits", labels, rounds=4)
+    page = tab(tmp_path, "/?sort=name&order=asc")
+    said = ["digits at 10 a round", "digits at lr 0.5, 2.5 a round"]
+    expect(names(page)).to_have_text(said)
+    page.get_by_label(f"Choose {said[0]}").check()
+    names(page).first.click()
+    expect(page.get_by_role("heading", level=1)).to_have_text(said[0])
+    expect(page).to_have_title(f"{said[0]} · headgate")
+    written = (
+        "async (all) => { const said = await import('/static/js/words.js'); return"
+        " all.map(said.runTitle); }"
+    )
+    odd = ["plain", "a=b", "x~y", "x~a=1=2", "x~b=[8,9],c="]
+    assert [text.replace("\u00a0", " ") for text in page.evaluate(written, odd)] == [
+        "plain",
+        "a=b",
+        "x~y",
+        "x at a 1=2",
+        "x at b [8,9], c ",
+    ]
+
+
+def test_an_address_that_is_no_page_is_answered_with_a_page(tab, served):
+    page = tab(served, "/nopage", expected="404")
+    expect(page.get_by_role("heading", name="There is no such page")).to_be_visible()
+    page.get_by_role("link", name="All runs").click()
+    expect(names(page)).to_have_count(6)
 
 
 def test_choosing_runs_leads_to_their_comparison(tab, served):

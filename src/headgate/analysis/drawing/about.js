@@ -5,9 +5,8 @@ import { duration, moment, number, plural, whole } from "./format.js";
 
 export function facts(run) {
   const { environment } = run;
-  const [data, model] = partsOf(run);
   const told = [
-    ["data", data], ["model", model],
+    ["data", run.data], ["model", run.model],
     ["clients", `${whole(run.buffers.length)}, buffers ${range(run.buffers)}`],
     ["budget", `${number(run.budget)} a round`],
     ["seeds", whole(run.seeds.length)],
@@ -17,12 +16,6 @@ export function facts(run) {
     ["took", Number.isFinite(run.elapsed) ? duration(run.elapsed) : null],
   ];
   return h("dl", { class: "facts" }, told.filter(([, text]) => text).map(([term, text]) => h("div", null, h("dt", null, term), h("dd", null, text))));
-}
-
-// An app on Flower has its own data and model, whatever its recipe says: they are named where the app named them.
-export function partsOf({ data, model, environment }) {
-  if (environment.executor !== "flower") return [data, model];
-  return ["data", "model"].map((part) => environment[part] ?? "of the app on Flower");
 }
 
 function range(buffers) {

@@ -8,7 +8,7 @@ const formats = new Map();
 function format(value, options) {
   const key = JSON.stringify(options);
   if (!formats.has(key)) formats.set(key, new Intl.NumberFormat(LOCALE, { ...options, roundingMode: "halfEven" }));
-  return formats.get(key).format(value.toPrecision(30)).replace("-", "−");
+  return formats.get(key).format(value.toPrecision(30)).replace(/^-(0(\.0*)?)$/, "$1").replace("-", "−");
 }
 
 const none = (value) => value === null || value === undefined || Number.isNaN(value);

@@ -8,6 +8,7 @@ import { labelOf, longTable, tableOf } from "./numbers.js";
 
 const accuracy = { scale: 100, digits: ".1f", unit: " %", least: 0, most: 100, text: (value) => `${fixed(value, 1)} %` };
 const money = { digits: ",.2f", least: 0, text: (value) => fixed(value, 2) };
+const loss = { digits: ".4~g", least: 0, text: number };
 const count = { digits: ",.1f", least: 0, text: number };
 
 // Each pane shows one series.
@@ -19,11 +20,10 @@ const SECTIONS = [
         about: "Mean over seeds and the 80 % interval of this mean." },
       { key: "accuracy", title: "Test accuracy of the day", changing: true, panes: [{ ...accuracy, series: "accuracy", y: "By the concepts of the day (%)", level: "changes" }],
         about: "The dashed lines are rounds in which the world begins to change for all seeds." },
-      { key: "bound", title: "Bound, and the loss that came", tall: true, panes: [
-        { series: "bound", y: "Bound, each round", digits: ".4~g", least: 0, text: number, share: 0.5 },
-        { series: "test_loss", y: "Test loss", digits: ".4~g", least: 0, text: number, share: 0.5 }],
-        about: "Above, the round’s term of Theorem 1; beneath, the loss on test data. Different units: look at the shapes." },
-      { key: "train_loss", title: "Training loss", panes: [{ series: "train_loss", y: "Mean loss in memory", digits: ".4~g", least: 0, text: number }] },
+      { key: "test_loss", title: "Test loss", panes: [{ ...loss, series: "test_loss", y: "Test loss" }] },
+      { key: "train_loss", title: "Training loss", panes: [{ ...loss, series: "train_loss", y: "Mean loss in memory" }] },
+      { key: "bound", title: "Bound, each round", panes: [{ ...loss, series: "bound", y: "Bound" }],
+        about: "The round’s term of Theorem 1. Beside the test loss, look at the shapes: the units differ." },
     ],
   },
   {
@@ -97,7 +97,7 @@ export function sectionsOf({ state, signal, heat, shaped = (content) => content 
   };
   const sections = SECTIONS.map(({ title, figures: specs }) => {
     const drawn = specs.filter((spec) => contentOf(spec, state()));
-    const grid = drawn.length > 2 && !drawn.some((spec) => spec.wide) ? "grid three" : "grid";
+    const grid = drawn.length === 3 && !drawn.some((spec) => spec.wide) ? "grid three" : "grid";
     return drawn.length > 0 && h("section", { "aria-label": title }, h("h3", { class: "ruled" }, title), h("div", { class: grid }, drawn.map(made), title === "Memory" && heat));
   });
   return { figures, sections };

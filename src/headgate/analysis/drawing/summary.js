@@ -3,7 +3,7 @@
 import { h, indexed, refill } from "./dom.js";
 import { swatch } from "./legend.js";
 
-const FIRST = ["Best", "Last", "Daily", "Spend a round", "Limits", "Paid in all", "Paid a sample"]; // the others on demand
+const FIRST = ["Best", "Last", "Daily", "Spend a round", "Limits", "Over budget", "Paid in all", "Paid a sample"]; // the others on demand
 
 export class SummaryTable {
   // `names` of the policies, `table` of columns and rows.

@@ -113,7 +113,7 @@ def horizon_at(view: View) -> int:
     This is doubling without a restart: V only grows, so the drift terms L/V telescope
     over the epochs. At the start of an epoch ρ grows, so the interval widens a little
     (φ = ½: ρ^t goes from 0.125 to 0.175 at t = 4). In the long run it closes, because
-    (1 − T^−φ)^t with t ≥ T/2 falls to 0 (docs/understand/policies.md).
+    (1 − T^−φ)^t with t ≥ T/2 falls to 0 (contributing/policies.md).
     """
     horizon = view.system.horizon
     if horizon is None:

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Literal, Self
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.control.checks import positive
 from headgate.control.policies.budgeted.base import BudgetedPolicy
@@ -20,7 +19,15 @@ from headgate.control.policies.budgeted.purse import (
 )
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.retention import Capacity, Fifo, KStep, Retention
-from headgate.control.types import AdmissionRequest, Arrays, Floats, Ints, System, View
+from headgate.control.types import (
+    AdmissionRequest,
+    Arrays,
+    Bools,
+    Floats,
+    Ints,
+    System,
+    View,
+)
 from headgate.errors import SettingError
 from headgate.theory.comparison import optimal_K
 from headgate.theory.labels import paper
@@ -144,7 +151,7 @@ class Hybrid(AdmissionPolicy):
             rate=rate,
         )
 
-    def mask(self, system: System) -> NDArray[np.bool_]:
+    def mask(self, system: System) -> Bools:
         """Return which clients are stale.
 
         Parameters
@@ -180,7 +187,7 @@ class Hybrid(AdmissionPolicy):
         self.mask(system)  # raises if `stale` is invalid
         return KStep(self.required("K"), forever=self.required("stale"))
 
-    def shares(self, system: System) -> NDArray[np.int64]:
+    def shares(self, system: System) -> Ints:
         return np.where(self.mask(system), 0, system.buffer)
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
@@ -376,6 +383,9 @@ class Held(AdmissionPolicy):
 
     def start(self, system: System, runs: int) -> Arrays:
         return self.policy.start(system, runs)
+
+    def price_limit(self, view: View, memory: Arrays) -> Floats | None:
+        return self.policy.price_limit(view, memory)
 
     def admit(self, view: View, memory: Arrays) -> tuple[AdmissionRequest, Arrays]:
         request, memory = self.policy.admit(view, memory)

@@ -21,7 +21,8 @@ KINDS: dict[str, type[PriceProcess]] = {
     "ercot": Ercot,
     "brent": Brent,
 }
-"""price processes by their names in recipes"""
+"""price processes by their names in recipes; `live` prices come as functions, files and
+addresses, which a recipe cannot repeat"""
 
 __all__ = [
     "KINDS",

@@ -26,6 +26,18 @@ class PriceProcess(ABC):
     The price of a round depends only on seed and round, so more rounds never change
     earlier prices and all policies with the same seed meet the same prices. Each
     process knows its mean, which the plan needs.
+
+    Examples
+    --------
+    >>> from headgate.testing import check_prices
+    >>> class Rising(PriceProcess):
+    ...     def path(self, seeds, start, stop):
+    ...         return np.tile(np.arange(start, stop, dtype=float), (len(seeds), 1))
+    ...     def mean(self, rounds):
+    ...         return 1.0 if rounds is None else (rounds + 1) / 2
+    >>> Rising().path([0, 1], start=1, stop=4)
+    array([[1., 2., 3.],
+           [1., 2., 3.]])
     """
 
     unit: ClassVar[str] = ""

@@ -18,7 +18,7 @@ from headgate.control.types import Floats, Ints
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line, shown
 from headgate.limits import NUMBER, PRICES
-from headgate.reading import check_parquet
+from headgate.reading import check_parquet, csv_text, remedy_of_number
 
 if TYPE_CHECKING:
     import polars
@@ -158,6 +158,8 @@ def prices_in(
             )
         values = column.cast(polars.Float64)
     except unreadable as error:
+        if kind == "csv":
+            _check_commas(path, content)
         raise DataError(
             f"{path}: cannot be read as {kind} ({one_line(error, 200)})"
         ) from None
@@ -174,7 +176,7 @@ def _frame(
     import polars
 
     if kind == "csv":
-        text = content.decode().encode()
+        text = csv_text(path, content).encode()
         return polars.read_csv(
             text,
             infer_schema=False,
@@ -200,6 +202,17 @@ def _named(
     )
 
 
+def _check_commas(path: Path, content: bytes) -> None:
+    """Refuse a row with more commas than the header, for example decimal commas."""
+    header, *rows = csv_text(path, content).splitlines() or [""]
+    for number, row in enumerate(rows, 1):
+        if row.count(",") > header.count(","):
+            raise DataError(
+                f'{path}: "{shown(row)}" in row {number} has more columns than the'
+                " header; write numbers with a point, not with a comma"
+            )
+
+
 def _check_numbers(path: Path, column: "polars.Series") -> None:
     import polars
 
@@ -208,7 +221,7 @@ def _check_numbers(path: Path, column: "polars.Series") -> None:
         row = int(odd.arg_max() or 0)
         raise DataError(
             f'{path}: "{shown(column[row])}" in row {row + 1} of column'
-            f' "{column.name}" is not a number'
+            f' "{column.name}" is not a number{remedy_of_number(column[row])}'
         )
 
 

@@ -26,7 +26,7 @@ AROUND = {
     "env.sh": "env.sh",
     "config.toml": "home/config.toml",
 }
-TAKEN = ("flwr", "headgate", "torch", "numpy")
+TAKEN = ("flwr", "headgate", "headgate_kernels", "torch", "numpy")
 """packages that an app imports"""
 FILES = ("__init__.py", "server_app.py", "client_app.py")
 

@@ -45,15 +45,15 @@ distribution's metadata, so that a checkout need not be installed. Those of
 `headgate_kernels`, a package of its own with those that are there for speed alone, come
 in by this door.
 """
+OURS = {name: EntryPoint(name, value, GROUP) for name, value in SHIPPED.items()}
 
 
 def available() -> dict[str, EntryPoint]:
     """Return the entry points of all executors by name: those of this package, then
     those of other installed packages.
     """
-    ours = {name: EntryPoint(name, value, GROUP) for name, value in SHIPPED.items()}
-    return ours | {
-        each.name: each for each in entry_points(group=GROUP) if each.name not in ours
+    return OURS | {
+        each.name: each for each in entry_points(group=GROUP) if each.name not in OURS
     }
 
 
@@ -63,7 +63,8 @@ def find(name: str) -> type[Executor[Any]]:
     """
     if ":" in name:
         return find_outside("--executor", name, (Executor,))
-    known = available()
+    # to look through all installed packages takes longer than a small round
+    known = OURS if name in OURS else available()
     if name not in known:
         raise SettingError(
             f"--executor {name}: must be auto, {', '.join(known)}, or module:Class"

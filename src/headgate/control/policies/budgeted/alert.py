@@ -6,7 +6,7 @@ the usual, by gamma densities of the mean loss of a round's new samples. A ratio
 mean of at most 1 while losses do not rise, so the Shiryaev-Roberts sum of ratios grows
 by at most 1 a round on average and is at least T/a when the CUSUM exceeds log(T/a): at
 most a alarms are expected in T rounds without change (rule:
-docs/understand/headgate.md; results: docs/studies/drift.md).
+contributing/headgate.md; results: studies/findings/drift.md).
 """
 
 from dataclasses import dataclass
@@ -77,6 +77,8 @@ class Alert(Headgate):
     listens: ClassVar[bool] = True
     false_alarms: float = 0.3
     probe: float = 0.02
+
+    above_limit = "to keep up with even spending, or to hear whether the world changes"
 
     def __post_init__(self) -> None:
         super().__post_init__()

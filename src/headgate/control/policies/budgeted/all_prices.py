@@ -9,7 +9,7 @@ bin's edge are exact; prices within one bin count as the same price.
 
 import numpy as np
 
-from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edge
+from headgate.control.policies.budgeted.price_limit import Edge, edge_of, share_at_edge
 from headgate.control.types import Arrays, Bools, Floats, Ints
 
 BINS = 512
@@ -110,8 +110,18 @@ def deserved(
         left = spend * count - np.where(bins < own, sums, 0.0).sum(axis=-1)
         tied = np.where(bins == own, sums, 0.0).sum(axis=-1)
         return share_at_edge(left, tied)
+    today = bin_of(price, bits[:, None]).view(np.float64)
+    return _edge(memory, spend).wanted(today)
+
+
+def limit(memory: Arrays, spend: Floats) -> Floats:
+    """Return the price, (R,), up to which a place may cost `spend` per round."""
+    return _edge(memory, spend).price
+
+
+def _edge(memory: Arrays, spend: Floats) -> Edge:
+    bins, sums, counts, _ = (memory[name] for name in NAMES)
     order = np.argsort(bins, axis=-1)
     lows = np.take_along_axis(bins.view(np.float64), order, axis=-1)
     costs = np.take_along_axis(sums, order, axis=-1)
-    today = bin_of(price, bits[:, None]).view(np.float64)
-    return edge_of(lows, count, spend, costs).wanted(today)
+    return edge_of(lows, counts.sum(axis=-1), spend, costs)

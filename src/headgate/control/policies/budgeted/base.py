@@ -125,6 +125,8 @@ class BudgetedPolicy(AdmissionPolicy):
     def spending_limit(self, view: View, memory: Arrays) -> Floats:
         """Return the most money that may be spent up to this round.
 
+        A subclass may lower it; `admit` never lets out more than is approved.
+
         Parameters
         ----------
         view : View
@@ -167,7 +169,8 @@ class BudgetedPolicy(AdmissionPolicy):
         share = _checked_share(share, view)
         if view.t == 1 and self.money_to_fill(view.system):
             share = np.ones_like(view.price)
-        most = np.minimum(self.spending_limit(view, memory), view.money)
+        approved = min(view.system.money(view.t, self.overdraft), view.money)
+        most = np.minimum(self.spending_limit(view, memory), approved)
         if share.ndim == 1:
             samples = share * self.all_places(view.system)
             total, owed = self._one_price(view, memory["owed"], samples, most)

@@ -2,7 +2,7 @@
 
 A model's error falls like N^(−1/2) with the number N of distinct samples, so the same
 money helps more at low prices. The money is spent evenly, or with more in early rounds,
-where a sample helps for longer. docs/understand/headgate.md derives the rule and both
+where a sample helps for longer. contributing/headgate.md derives the rule and both
 paces.
 """
 
@@ -84,6 +84,8 @@ class Headgate(BudgetedPolicy):
     ahead: float | None = None
     remember: int | Literal["all"] = "all"
 
+    above_limit = "to keep up with even spending"
+
     def __post_init__(self) -> None:
         super().__post_init__()
         a_share("early", self.early)
@@ -99,7 +101,7 @@ class Headgate(BudgetedPolicy):
 
     def resolved(self, given: PolicyContext) -> Self:
         """Set `smooth` and `ahead`, if left out, by the kind of model.
-        docs/studies/better.md explains the values.
+        studies/findings/better.md explains the values.
         """
         smooth, ahead = (0.0, None) if given.linear else FOR_NETS
         return replace(
@@ -184,6 +186,13 @@ class Headgate(BudgetedPolicy):
         again = self._prices.holds(memory, _price_at_limit(view.price, share))
         rounds = min(view.t, rounds_left(view))
         return _all_or_nothing(share, again, lead, rounds), after
+
+    def price_limit(self, view: View, memory: Arrays) -> Floats | None:
+        if self.smooth:  # the limit is that of felt prices, which differ by place
+            return None
+        renewed = self.turnover * self.all_places(view.system)
+        limit = self._prices.limit(memory, self.allowed(view, memory) / renewed)
+        return np.asarray(limit)
 
     def _evenly(self, view: View, renewed: float) -> Floats:
         """Return the samples that a round's budget buys, at most `renewed`, (R,)."""

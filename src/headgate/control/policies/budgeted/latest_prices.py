@@ -5,7 +5,7 @@ It is for prices that drift, because older ones predict little about the current
 
 import numpy as np
 
-from headgate.control.policies.budgeted.price_limit import edge_of, share_at_edge
+from headgate.control.policies.budgeted.price_limit import Edge, edge_of, share_at_edge
 from headgate.control.types import Arrays, Bools, Floats, Ints
 
 
@@ -77,13 +77,7 @@ def deserved(
     count, prices = remembered(memory), seen_prices(memory)
     costs = memory.get("price_costs")
     if price.ndim > 1:
-        order = np.argsort(prices, axis=-1)
-        ordered = np.take_along_axis(prices, order, axis=-1)
-        sums = None
-        if costs is not None:
-            known = np.take_along_axis(costs, order, axis=-1)
-            sums = np.where(np.isfinite(ordered), known, 0.0)
-        return edge_of(ordered, count, spend, sums).wanted(price)
+        return _edge(memory, spend).wanted(price)
 
     today = price[:, None]
     tied = prices == today
@@ -94,3 +88,19 @@ def deserved(
         at_today = np.where(tied, costs, 0.0).sum(axis=-1)
         below = np.where(prices < today, costs, 0.0)
     return share_at_edge(spend * count - below.sum(axis=-1), at_today)
+
+
+def limit(memory: Arrays, spend: Floats) -> Floats:
+    """Return the price, (R,), up to which a place may cost `spend` per round."""
+    return _edge(memory, spend).price
+
+
+def _edge(memory: Arrays, spend: Floats) -> Edge:
+    prices, costs = seen_prices(memory), memory.get("price_costs")
+    order = np.argsort(prices, axis=-1)
+    ordered = np.take_along_axis(prices, order, axis=-1)
+    sums = None
+    if costs is not None:
+        known = np.take_along_axis(costs, order, axis=-1)
+        sums = np.where(np.isfinite(ordered), known, 0.0)
+    return edge_of(ordered, remembered(memory), spend, sums)

@@ -1,4 +1,8 @@
-"""The money that may still be spent, and the most whole samples that it buys."""
+"""The money that may still be spent, and the most whole samples that it buys.
+
+`BudgetedPolicy.admit` asks it at the end of every decision, and so do `Held.admit` and
+the policies with `purse`, by `within_purse`. `Controller` enforces no money itself.
+"""
 
 import numpy as np
 from numpy.typing import ArrayLike

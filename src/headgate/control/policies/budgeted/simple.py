@@ -78,6 +78,9 @@ class Threshold(BudgetedPolicy):
         edge = Edge(limit, np.full(runs, self.share))
         return edge.wanted(view.price), memory
 
+    def price_limit(self, view: View, memory: Arrays) -> Floats | None:
+        return np.full(view.debt.shape, self.required("limit"))
+
 
 def known_edge(
     prices: PriceProcess,
@@ -135,10 +138,7 @@ class Below(BudgetedPolicy):
         by_client = view.price.ndim == 2
         price = view.price.mean(axis=-1) if by_client else view.price
         memory = latest_prices.remember(memory, price[:, None])
-        number = np.ceil(self.quantile * latest_prices.remembered(memory))
-        place = number.astype(np.int64)[:, None] - 1
-        ordered = np.sort(latest_prices.seen_prices(memory), axis=-1)
-        limit = np.take_along_axis(ordered, place, axis=-1)[:, 0]
+        limit = self.price_limit(view, memory)
 
         each = view.price if by_client else price[:, None]
         cost = (each * self.places(view.system)).sum(axis=-1)
@@ -148,3 +148,9 @@ class Below(BudgetedPolicy):
         if by_client:
             share = np.broadcast_to(share[:, None], view.price.shape)
         return share, memory
+
+    def price_limit(self, view: View, memory: Arrays) -> Floats:
+        number = np.ceil(self.quantile * latest_prices.remembered(memory))
+        place = number.astype(np.int64)[:, None] - 1
+        ordered = np.sort(latest_prices.seen_prices(memory), axis=-1)
+        return np.take_along_axis(ordered, place, axis=-1)[:, 0]

@@ -2,7 +2,7 @@
 
 It rises with the use of its sample and falls with the number of places a round renews.
 The felt price is the price divided by this worth; places with a low felt price are
-renewed (docs/understand/headgate.md, smooth renewal). With a price per client, clients
+renewed (contributing/headgate.md, smooth renewal). With a price per client, clients
 are renewed at different times, so only a client's mean age counts.
 """
 

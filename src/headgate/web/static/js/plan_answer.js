@@ -66,7 +66,7 @@ export class PlanAnswer {
     this.breaks.textContent = told.warning && `This plan breaks a limit: ${told.warning}`;
     const tiles = tilesOf(told);
     refill(this.tiles, tiles.map(tile));
-    refill(this.beside, besideEvenly(told), accuracyOf(told), unspent(told));
+    refill(this.beside, unspent(told), besideEvenly(told), accuracyOf(told));
     refill(this.paper, tilesOfPaper(told).map(tile));
     for (const figure of this.figures) {
       figure.node.hidden = !figure.content(); // no empty panel
@@ -124,9 +124,12 @@ function accuracyOf({ accuracy: { policies, differs }, start, unit, spend }) {
   return h("p", { class: "below" }, `Which accuracy that gives is not known: the runs that this began with ${why}.`);
 }
 
-function unspent({ bought, total }) {
+// Where money never runs short, everybody buys all that fits, and there is nothing to save.
+function unspent({ unit, bought, saved, total, spend }) {
   const share = bought.spent.mean / total;
-  return share < 0.9 && h("p", { class: "note" }, `The rehearsals spend only ${percent(share, 0)} of the money.`);
+  const text = `Only ${percent(share, 0)} of the money is spent.`;
+  const idle = Math.abs(saved.mean) < 0.005;
+  return share < 0.9 && h("p", { class: "note" }, idle ? `${text} It buys all that fits into memory: choose a budget below ${amount(unit, spend)} a round to see what is saved.` : text);
 }
 
 function tilesOfPaper(told) {

@@ -84,7 +84,7 @@ function priceList(process, change) {
   });
   return [
     h("div", { class: "field text", "data-setting": "prices.csv prices", "data-label": "Price list" }, h("label", { for: "price-list" }, "Prices, one a round"), area, file, wrong),
-    textField({ label: "Column", value: process.column, about: "left out: price", setting: "prices.column", parse: (text) => text.trim(), short: true, changed: (column) => give({ column }) }),
+    textField({ label: "Column", value: process.column, about: "left out: price", setting: "prices.column", parse: (text) => text.trim(), changed: (column) => give({ column }) }),
     h("label", { class: "check" }, h("input", { type: "checkbox", checked: process.repeat, onchange: (event) => give({ repeat: event.target.checked }) }), "Start over at its end"),
   ];
 }
