@@ -42,6 +42,12 @@ class Purchase(NamedTuple):
     drop : tuple of str
         Keys of samples that were rejected since the client's last purchase, which it is
         to drop.
+
+    Examples
+    --------
+    >>> bought = Purchase("clinic-a", 1, samples=3, price=2.5, keep=8, last=3)
+    >>> bought.samples * bought.price, bought.held(3)
+    (7.5, range(0, 3))
     """
 
     client: Client
