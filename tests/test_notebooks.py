@@ -86,7 +86,7 @@ def test_own_plots_survive_and_an_error_of_ours_is_one_sentence(play):
     notebook = new_notebook(cells=[new_code_cell(source) for source in sources])
     play(notebook, allow_errors=True)
     compared, plotted, wrong = notebook.cells
-    assert kinds(compared) == []
+    assert {*kinds(compared)} <= {"stream"}
     assert kinds(plotted) == ["display_data"]
     assert "image/png" in plotted["outputs"][0]["data"]
     assert wrong["outputs"][0]["traceback"] == [

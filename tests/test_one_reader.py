@@ -17,6 +17,7 @@ import pytest
 import tomli_w
 
 import headgate as package
+from headgate.analysis.accounts import ledger_facts
 from headgate.analysis.comparison import rows as compared_rows
 from headgate.analysis.curves import policy_curves
 from headgate.analysis.formatting import percent
@@ -189,7 +190,9 @@ def test_page_python_and_report_say_what_the_reader_says(
     ]
     detail = page.get(f"/api/runs/{name}").json
     assert detail["summary"] == said
-    assert detail["conclusion"] == conclusion(found) != ""
+    money = f"{ledger_facts(run).sentence} ".lstrip()
+    assert bool(money) == (name == "flower")
+    assert detail["conclusion"] == money + conclusion(found) != money
     assert [[cell["text"] for cell in row] for row in detail["table"]["rows"]] == texts
     curves = page.get(f"/api/runs/{name}/curves").json["policies"]
     assert curves == json.loads(
@@ -203,7 +206,7 @@ def test_page_python_and_report_say_what_the_reader_says(
     assert (tmp_path / "again.html").read_text("utf-8") == text
     data = Page(text).data
     assert [[cell["text"] for cell in row] for row in data["table"]["rows"]] == texts
-    assert data["sentence"] == conclusion(found)
+    assert data["sentence"] == money + conclusion(found)
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "running"])

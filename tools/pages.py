@@ -20,6 +20,7 @@ COMMANDS = (
     "-m studies.paper.errata.page",
     "-m tools.equations",
     "-m tools.benchmarks",
+    "-m tools.reference",
     "-m tools.readme",
     "-m tools.pictures",
 )

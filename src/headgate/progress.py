@@ -33,9 +33,14 @@ LEAST_SHARE, LEAST_SECONDS = 0.05, 10.0
 
 
 def progress_bar(quiet: bool, unit: str = "rounds") -> Progress:
-    console = Console(stderr=True)
+    in_notebook = Console().is_jupyter
+    console = Console(
+        stderr=True,
+        force_jupyter=False,  # it would display each line as a result
+        force_terminal=False if in_notebook else None,
+    )
     if not quiet and not console.is_terminal:
-        return LinesOfProgress(unit, console)
+        return LinesOfProgress(unit, console, in_notebook)
     return Progress(
         TextColumn("{task.description}", markup=False),
         BarColumn(),
@@ -75,13 +80,18 @@ class LinesOfProgress(Progress):
     In a notebook each line replaces the one before.
     """
 
-    def __init__(self, unit: str, console: Console) -> None:
+    def __init__(
+        self,
+        unit: str,
+        console: Console,
+        in_notebook: bool = False,
+    ) -> None:
         super().__init__(
             console=console,
             disable=True,
         )
         self.unit, self._next = unit, time.monotonic() + FIRST
-        self._end = "\r" if console.is_jupyter else "\n"
+        self._end = "\r" if in_notebook else "\n"
 
     def update(self, task_id: TaskID, **what: Any) -> None:
         super().update(task_id, **what)

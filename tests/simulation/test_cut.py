@@ -2,6 +2,8 @@
 into memory is counted.
 """
 
+from concurrent.futures import ThreadPoolExecutor
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.experiment import load
 from headgate.simulation import cut as cutting
+from headgate.simulation import schedule
 from headgate.simulation.cut import (
     SHARE,
     Footprint,
@@ -18,6 +21,8 @@ from headgate.simulation.cut import (
     runs_of,
     work,
 )
+from headgate.simulation.pools import Pool
+from headgate.simulation.slices import Slices
 
 KINDS = ["oracle", "acdpp", "dpp", "constant", "hybrid", "headgate"]
 
@@ -106,3 +111,20 @@ def test_a_footprint_grows_with_what_lies_on_the_device():
     told = footprint(**size, working=1 << 33, run=1 << 20)
     assert told.run == bounded.run + (1 << 20)
     assert told.bytes(1) < 1 << 33
+
+
+@pytest.mark.parametrize("workers", [1, 3])
+def test_a_run_on_gpus_is_cut_for_all_workers_as_if_they_shared_one(workers):
+    """24 runs of one byte each fit, of three workers each has room for 20."""
+    with ThreadPoolExecutor(workers) as executor:
+        pool = Slices(Pool(executor), print)
+        for free, most in ((1000, 24 // workers), (75, 60 // workers)):
+            facts = {
+                "free": free,
+                "footprint": (0, 1),
+                "environment": {"executor": "x"},
+            }
+            chunks = schedule._divided(experiment(4, 6), facts, pool)
+            assert max(map(runs_of, chunks)) <= most
+            assert sum(map(runs_of, chunks)) == 24
+            assert len(chunks) >= workers

@@ -109,6 +109,7 @@ class Processes(Pool):
         if sys.platform != "linux":
             raise SettingError(f"--processes {processes}: more than one needs Linux")
         super().__init__(ThreadPoolExecutor(processes))
+        self._stopping = False
         # they import modules while the first one examines
         self._children = [_Child() for _ in range(processes)]
         self._free: SimpleQueue[_Child] = SimpleQueue()
@@ -127,13 +128,18 @@ class Processes(Pool):
 
     def _answer(self, task: bytes) -> bytes:
         child = self._free.get()
+        child.busy = True
         try:
+            if self._stopping:  # said before the process could hear it
+                raise Lost("its process was stopped")
             return child.answer(task)
         finally:
+            child.busy = False
             self._free.put(child)
 
     def stop(self, running: Iterable[Future[bytes]]) -> None:
-        """Make all processes stop after their current round."""
+        """Make all processes stop after their current round, for good."""
+        self._stopping = True
         for child in self._children:
             child.stop()
 
@@ -151,6 +157,7 @@ class _Child:
     """A process that does one task at a time (see `serve`), and its successors."""
 
     def __init__(self) -> None:
+        self.busy = self._stopped = False
         self._start()
 
     def _start(self) -> None:
@@ -174,20 +181,17 @@ class _Child:
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         given.close()
-        self.busy = self._stopped = False
 
     def answer(self, task: bytes) -> bytes:
         """Return the answer of the process; raise Lost if it has ended."""
         if self.process.poll() is not None:
             self._start()
-        self.busy = True
         try:
             self.connection.send_bytes(task)
             return self.connection.recv_bytes()
         except (EOFError, OSError):
             status = self.process.wait()
-        finally:
-            self.busy = False
+            self.connection.close()
         if status < 0:
             name = signal.Signals(-status).name
             why = f"was ended by {name}, perhaps for want of memory"

@@ -35,6 +35,10 @@ SLICE_SECONDS, SHARE, BANDWIDTH = 10.0, 0.05, 1e8
 """a slice takes so many seconds, or longer, until its preparation and its bytes, at so
 many a second, take at most this share of it
 """
+BUSY = 0.5
+"""the share of the time for which this process may be busy with the slices of all
+workers; with many of them, slices are longer
+"""
 TRIES = 3
 """how often a slice is played if its worker is lost each time"""
 POLL_SECONDS = 0.2
@@ -132,11 +136,14 @@ class PlayingElsewhere(Playing):
         device: str,
         progress: ChunkProgress,
         luggage: Luggage,
+        pool: Pool,
     ) -> None:
         super().__init__(chunk, device, progress)
-        self.luggage, self.seconds, self._sent = luggage, SLICE_SECONDS, 0
+        self.luggage, self.pool = luggage, pool
+        self.seconds, self._sent, self._own = SLICE_SECONDS, 0, 0.0
 
     def task(self) -> bytes:
+        began = time.monotonic()
         asked = {
             **self.asked,
             "do": "play there",
@@ -145,14 +152,18 @@ class PlayingElsewhere(Playing):
         }
         task = pack(asked, {**outgoing(self.chunk), **self.luggage.files})
         self._sent = len(task)
+        self._own = time.monotonic() - began
         return task
 
     def take(self, facts: Facts, files: Files) -> bool:
+        began = time.monotonic()
         with disk_errors(self.progress.whole):
             put_back(self.chunk, files)
+        own = self._own + time.monotonic() - began
         came = sum(map(len, files.values()))
         cost = facts["before"] + (self._sent + came) / BANDWIDTH
-        self.seconds = max(SLICE_SECONDS, cost / SHARE)
+        for_all = own * self.pool.workers
+        self.seconds = max(SLICE_SECONDS, cost / SHARE, for_all / BUSY)
         return super().take(facts, files)
 
 
@@ -212,7 +223,7 @@ class Slices:
         if self.pool.shared:
             return Playing(chunk, device, progress)
         luggage = self._luggage(chunk.whole, chunk.run.fact("executor"))
-        return PlayingElsewhere(chunk, device, progress, luggage)
+        return PlayingElsewhere(chunk, device, progress, luggage, self.pool)
 
     def _luggage(self, experiment: Experiment, executor: str) -> Luggage:
         return HERE if self.pool.shared else luggage_of(experiment, executor)
@@ -253,7 +264,7 @@ class Slices:
                 if began >= updated:
                     update()
                     updated = time.monotonic() + 10 * (time.monotonic() - began)
-                if not self._stopping and (failed or stop()):
+                if failed or stop():
                     self._stopping = True
                     self.pool.stop(running)
         except BaseException:
