@@ -2,9 +2,9 @@
 over ten clients with small buffers.
 
 headgate needs to know what each client can hold, what may be spent a round, and each
-round's price. It answers with a window of each client's stream: train on the samples
-first..last-1. The accounts and the model are in a folder: killed at any moment, the
-same command goes on. Run it: python examples/own_loop.py [FOLDER]
+round's price. It answers with a purchase for each client, which holds the latest of
+its samples and trains on these. The accounts and the model are in a folder: killed at
+any moment, the same command goes on. Run it: python examples/own_loop.py [FOLDER]
 """
 
 import sys
@@ -68,7 +68,8 @@ def main(rounds=40, clients=10, folder=None):
         for price in np.random.default_rng(1).uniform(1, 10, rounds)[books.ledger.t :]:
             purchases = books.begin(price)  # on disk, before anybody buys
             windows = [
-                np.arange(purchase.first, purchase.last) for purchase in purchases
+                np.array(purchase.held(purchase.last), dtype=int)
+                for purchase in purchases
             ]
             held = [
                 stream[own % len(stream)]

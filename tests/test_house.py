@@ -13,7 +13,7 @@ from tools.density import KERNELS, SOURCE, Size, measure, rooms, total
 ROOT = Path(__file__).parent.parent
 MOST_TOKENS = {
     "analysis": 27_500,
-    "books": 24_000,
+    "books": 41_500,
     "cli": 8_500,
     "control": 40_800,
     "experiment": 6_300,
@@ -27,7 +27,7 @@ MOST_TOKENS = {
     "web": 10_900,
 }
 """room → most tokens; `python tools/density.py --table` prints it anew"""
-MOST_IN_ALL = 229_000
+MOST_IN_ALL = 247_000
 MOST_KERNELS = 36_400
 DENSEST, DENSEST_KERNELS = 8.3, 9.5
 """most tokens a line of code"""

@@ -70,7 +70,8 @@ if _typing.TYPE_CHECKING:
         run,
         sweep,
     )
-    from headgate.books.books import Books, Delivery, Purchase
+    from headgate.books.books import Books
+    from headgate.books.nouns import Delivery, Purchase
     from headgate.control import (
         AdmissionPolicy,
         AdmissionRequest,
@@ -130,7 +131,8 @@ _HOME = {
         "compare load open plan rehearse run sweep Comparison PlanResult"
         " RehearsalResult Run"
     ),
-    "headgate.books.books": "Books Delivery Purchase",
+    "headgate.books.books": "Books",
+    "headgate.books.nouns": "Delivery Purchase",
     "headgate.control": (
         "AdmissionPolicy AdmissionRequest Amendment Candidates Controller Report"
         " Retention Selection Supply System View"

@@ -29,7 +29,7 @@ def end(value):
 
 KINDS = {
     "money": money, "budget": money, "month": money, "adjust": money, "weight": money,
-    "join": whole, "leave": whole, "suspend": truth, "horizon": end,
+    "name": str, "join": whole, "leave": whole, "suspend": truth, "horizon": end,
 }  # fmt: skip
 """how the fields of an amendment are read"""
 
@@ -43,14 +43,26 @@ def must(fits, what):
 class Order:
     price: Decimal
     asked: int
-    delivered: int | None = None
-    """None: there is no answer yet"""
-    keys: list = field(default_factory=list)
+    expires: int | None = None
+    delivered: int = 0
+    cancelled: int = 0
+    rejected: int = 0
+    beyond: int = 0
+    answered: bool = False
+    keys: dict = field(default_factory=dict)
+    """state of each sample with a key: delivered, rejected or beyond"""
     adjusted: Decimal = Decimal(0)
 
     @property
+    def under_way(self):
+        return self.asked - self.delivered - self.cancelled
+
+    @property
     def paid(self):
-        return self.price * (self.delivered or 0) + self.adjusted
+        return self.price * (self.delivered - self.rejected) + self.adjusted
+
+    def cancel(self):
+        self.cancelled += self.under_way
 
 
 @dataclass
@@ -85,7 +97,11 @@ class Model:
             list[Made](),
             Decimal(0),
         )
+        self.names = None
+        """names of the clients, if they have names"""
         self.latest, self.base = "", Decimal(0)
+        self.to_drop = defaultdict(list)
+        """keys of rejected samples, by the client that is to be told of them"""
         self.bought = None
         """(spent, month's budget, spent when the month began) if the round that is open
         bought anything under one
@@ -112,11 +128,19 @@ class Model:
         said = [each.change["month"] for each in self.made if "month" in each.change]
         return said[-1] or None if said else None
 
+    def number(self, client):
+        """Return the number of a client as the accounts name it."""
+        must(
+            isinstance(client, str) == (self.names is not None),
+            f"client {client!r}: the names are {self.names}",
+        )
+        return client if self.names is None else self.names.index(client)
+
     def open_orders(self, client):
         return sorted(
             t
             for (t, m), order in self.orders.items()
-            if m == client and order.delivered is None
+            if m == client and order.under_way
         )
 
     # what happens
@@ -127,7 +151,7 @@ class Model:
         """
         for each in purchases:
             must(
-                all(type(value) in (int, float) for value in each),
+                all(type(value) in (int, float, tuple) for value in each),
                 f"{each}: not all are numbers of Python",
             )
         if self.open:
@@ -140,6 +164,9 @@ class Model:
                 )
             return
         self.begun += 1
+        for order in self.orders.values():
+            if order.expires is not None and order.expires < self.begun:
+                order.cancel()
         self.clients, self.gone = len(self.buffers), set(self.left)
         named = (
             set(range(self.clients))
@@ -169,7 +196,9 @@ class Model:
     def _order(self, purchases, given):
         prices = np.asarray(given["price"], dtype=np.float64).ravel()
         most = None if given.get("most") is None else np.asarray(given["most"]).ravel()
-        lot = whole(given.get("lot", 1))
+        lot, expires = whole(given.get("lot", 1)), given.get("expires")
+        if expires is not None:
+            expires = self.begun + whole(expires)
         for each in purchases:
             price = money(prices[each.client % prices.size])
             must(each.round == self.begun, f"{each}: is not of round {self.begun}")
@@ -182,7 +211,10 @@ class Model:
                 f"{each}: at most {most}",
             )
             if each.samples:
-                self.orders[each.round, each.client] = Order(price, each.samples)
+                order = Order(price, each.samples, expires)
+                self.orders[each.round, each.client] = order
+            drop = self.to_drop.pop(each.client, ())
+            must(each.drop == tuple(drop), f"{each}: rejected were {drop}")
         if given.get("in_all") is not None:
             total = sum(each.samples for each in purchases)
             must(
@@ -191,8 +223,9 @@ class Model:
             )
 
     def settle(self, reports, refused):
-        """`reports`: client → (admitted, keys, earlier, erased), as they were handed
-        in.
+        """`reports`: client → its deliveries, each with the round of its order.
+
+        The round that is open is over; None: what arrived between two rounds.
         """
         rejected = {whole(client) for client in refused}
         must(
@@ -201,60 +234,64 @@ class Model:
         )
         if reports is None:
             reports = {
-                m: (order.asked, (), {}, 0)
+                m: [(order.asked, (), 0, {}, t)]
                 for (t, m), order in self.orders.items()
                 if t == self.begun
             }
-        reports = {
-            client: each
-            for client, each in reports.items()
-            if whole(client) not in rejected
-        }  # refusing wins
-        for client, delivery in reports.items():
-            self._deliver(whole(client), *delivery)
-        for client in self.gone:  # their money is available again
-            for t in self.open_orders(client):
-                self.orders[t, client].delivered = 0
+        for client, deliveries in reports.items():
+            if whole(client) not in rejected:  # refusing wins
+                for delivery in deliveries:
+                    self._deliver(whole(client), *delivery)
+        if not self.open:
+            return
         self.settled, self.bought = self.begun, None
+        self._release()
 
-    def _deliver(self, client, admitted, keys, earlier, erased):
-        must(
-            0 <= client < self.clients and client not in self.gone,
-            f"client {client}: there is no such one",
-        )
-        told = {whole(t): whole(count) for t, count in earlier.items()} | {
-            self.begun: whole(admitted)
-        }
-        must(whole(erased) >= 0, f"{erased!r} samples erased")
-        must(min(told.values()) >= 0, f"{told}: less than nothing was admitted")
-        known = {t: self.orders[t, client] for t in told if (t, client) in self.orders}
-        must(
-            all(t in known for t in told if told[t]),
-            f"{told}: samples without an order",
-        )
-        must(
-            all(told[t] <= order.asked for t, order in known.items()),
-            f"{told}: more than ordered",
-        )
-        waiting = self.open_orders(client)
-        closed = {t: order for t, order in sorted(known.items()) if t not in waiting}
-        owed = sum(told[t] - order.delivered for t, order in closed.items())
-        for (
-            t,
-            order,
-        ) in closed.items():  # samples that were not told of before, the oldest first
-            more = min(max(told[t] - order.delivered, 0), max(owed, 0))
-            order.delivered += more
-            owed -= more
-            self.lowered += order.price * more
-        for t in waiting:
-            self.orders[t, client].delivered = told.get(t, 0)
-        if (self.begun, client) in self.orders:
-            must(
-                all(isinstance(key, str) for key in keys),
-                f"{keys!r} were accepted as keys",
-            )
-            self.orders[self.begun, client].keys = list(keys)
+    def _release(self):
+        """What is under way at clients that have left is cancelled."""
+        for (_, client), order in self.orders.items():
+            if client in self.left:
+                order.cancel()
+
+    def _deliver(self, client, delivered, keys, cancelled, rejected, t):
+        must(0 <= client < len(self.buffers), f"client {client}: there is no such one")
+        delivered, cancelled, t = whole(delivered), whole(cancelled), whole(t)
+        must(min(delivered, cancelled) >= 0, "less than nothing was delivered")
+        order = self.orders.get((t, client))
+        if order is None:
+            must(not delivered, f"{delivered} samples without an order")
+        elif delivered or cancelled:
+            taken = min(delivered, order.under_way)
+            order.delivered += taken
+            order.beyond += delivered - taken
+            order.cancelled += min(cancelled, order.under_way)
+            order.answered = True
+            for place, key in enumerate(keys):
+                must(isinstance(key, str), f"{keys!r} were accepted as keys")
+                _, known = self._sample(client, key)
+                must(known != "delivered", f"key {key!r} was paid for twice")
+                self._forget(client, key)
+                order.keys[key] = "delivered" if place < taken else "beyond"
+        for key in rejected:
+            own, known = self._sample(client, key)
+            must(known == "delivered", f"key {key!r} was rejected, and is {known}")
+            own.rejected += 1
+            own.answered = True
+            own.keys[key] = "rejected"
+            self.to_drop[client].append(key)
+            must(own.paid >= 0, f"key {key!r}: more is given back than was paid")
+
+    def _sample(self, client, key):
+        """Return the order on which a sample arrived, and its state."""
+        for (_, m), order in self.orders.items():
+            if m == client and key in order.keys:
+                return order, order.keys[key]
+        return None, None
+
+    def _forget(self, client, key):
+        order, _ = self._sample(client, key)
+        if order is not None:
+            del order.keys[key]
 
     def amend(self, tag, given, order=None):
         """An amendment or, with an order, an adjustment was accepted and committed."""
@@ -269,8 +306,13 @@ class Model:
             must(leaver in there, f"client {leaver} left, and there are {there}")
             must(len(there) > 1, f"client {leaver} left, and was the last one")
             self.left.add(leaver)
+            if not self.open:
+                self._release()
         if "join" in change:
             self.buffers.append(change["join"])
+            if self.names is not None:
+                must(change["name"] not in self.names, f"{change}: is there already")
+                self.names.append(change["name"])
         if "horizon" in change:
             must(
                 change["horizon"] == "open" or change["horizon"] > self.begun,
@@ -333,7 +375,7 @@ class Model:
         )
         for row, each in zip(found.amendments, self.made, strict=True):
             self._agree_amendment(row, each)
-        lines = {(line.round, line.client): line for line in found.lines}
+        lines = {(line.round, self.number(line.client)): line for line in found.lines}
         must(len(lines) == len(found.lines), "an order has two lines")
         must(
             lines.keys() == self.orders.keys(),
@@ -385,6 +427,10 @@ class Model:
             line.price,
             line.asked,
             line.delivered,
+            line.cancelled,
+            line.rejected,
+            line.beyond,
+            line.under_way,
             line.adjusted,
             line.paid,
             line.answered is not None,
@@ -392,39 +438,35 @@ class Model:
         wanted = (
             order.price,
             order.asked,
-            order.delivered or 0,
+            order.delivered,
+            order.cancelled,
+            order.rejected,
+            order.beyond,
+            order.under_way,
             order.adjusted,
             order.paid,
-            order.delivered is not None,
+            order.answered,
         )
         must(stated == wanted, f"{line}: must say {wanted}")
         must(
             all(type(value) is int for value in (line.asked, line.delivered)),
             f"{line}: not all counts are whole numbers",
         )
-        told = line.keys
-        if isinstance(told, str):  # text does not say where a key with a space ends
-            told = (
-                told.split()
-                if not any(len(key.split()) != 1 for key in order.keys)
-                else order.keys
-            )
-        must(sorted(told) == sorted(order.keys), f"{line}: the keys were {order.keys}")
+        kept = {key for key, state in order.keys.items() if state == "delivered"}
+        must(set(line.keys) == kept, f"{line}: the keys were {order.keys}")
 
     def _agree_limits(self, found):
         """Money that open orders may cost, the approved money and the budget of the
         month.
         """
-        most = defaultdict(Decimal)
-        for (_, client), order in self.orders.items():
-            if order.delivered is None:
-                most[client] += order.price * order.asked
+        with localcontext(prec=60):
+            reserved = sum(
+                (order.price * order.under_way for order in self.orders.values()),
+                Decimal(0),
+            )
         must(
-            found.reserved <= sum(most.values()) + NEGLIGIBLE,
-            f"reserved {found.reserved}, open orders cost {dict(most)}",
-        )
-        must(
-            bool(found.reserved) <= bool(most), f"reserved {found.reserved} for nothing"
+            found.reserved == reserved,
+            f"reserved {found.reserved}, what is under way costs {reserved}",
         )
         over = found.spent + found.reserved - found.approved
         ever_open = self.approved is None

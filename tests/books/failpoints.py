@@ -34,7 +34,7 @@ OUTSIDE, INSIDE, AFTER = (
 
 def connection_of(books):
     """Return the SQLite connection of open accounts."""
-    return books._store._db
+    return books._journal.tables._db
 
 
 class Second:

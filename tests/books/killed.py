@@ -38,9 +38,9 @@ def begins(books):
 
 
 def first_round(books):
-    """Client 1 does not answer."""
-    begins(books)
-    books.settle({0: 4, 2: Delivery(2, ["2-1-0", "2-1-1"])})
+    """Client 1 does not answer, and client 2 skips the rest."""
+    books.begin(2.0, when=DAY.format(1), expires=2)
+    books.settle({0: 4, 2: Delivery(2, ["2-1-0", "2-1-1"], cancelled=3)})
 
 
 def open_round(books):
@@ -49,18 +49,23 @@ def open_round(books):
 
 
 def settles(books):
-    """A report with keys, one with late samples, and one that is refused."""
-    if books._now is None:  # after a kill the round is begun again
-        begins(books)
-    first = books.begin(2.0)[0]
+    """Reports with keys, of late samples, of more than was ordered, of skipped and of
+    rejected ones, and one that is refused. It may be repeated.
+    """
+    first = books.order(2, 0)
+    keys = [f"0-2-{n}" for n in range(first.asked)]
+    late = Delivery(2, ["1-1-0", "1-1-1"], cancelled=1, round=1)
     reports = {
-        0: Delivery(
-            min(first.samples, 2), [f"0-2-{n}" for n in range(min(first.samples, 2))]
-        )
+        0: [Delivery(first.asked, keys), Delivery(1, ["0-1-9"], round=1)],
+        1: [late._replace(rejected={"1-1-0": "blurred"})],
     }
-    books.settle(
-        reports | {1: Delivery(0, earlier={1: 2})}, {2: "more than it was to hold"}
-    )
+    books.settle(reports, {2: "more than it was to hold"}, round=2)
+
+
+def arrives(books):
+    """Between two rounds, under a key."""
+    delivery = Delivery(2, ["1-1-0", "1-1-1"], cancelled=1, round=1)
+    books.settle({1: delivery}, key="from the queue")
 
 
 def amends(books):
@@ -92,6 +97,7 @@ CALLS = {
     "open": Call(None, opening, "opening"),
     "begin": Call(first_round, begins),
     "settle": Call(open_round, settles),
+    "arrive": Call(first_round, arrives),
     "amend": Call(open_round, amends),
     "adjust": Call(first_round, adjusts),
     "command": Call(open_round, by_command, "folder"),

@@ -17,10 +17,19 @@ from . import killed
 from .failpoints import dump
 
 ROOT = Path(__file__).parents[2]
-FEWEST = {"open": 10, "begin": 6, "settle": 8, "amend": 4, "adjust": 4, "command": 10}
+FEWEST = {
+    "open": 10,
+    "begin": 6,
+    "settle": 8,
+    "arrive": 6,
+    "amend": 4,
+    "adjust": 4,
+    "command": 10,
+}
 """the fewest statements of each call: with fewer, the failpoints were not where they
 belong
 """
+NAME = re.compile(r"\b[0-9a-f]{16}\b")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00")
 
 
@@ -45,9 +54,10 @@ def quick(monkeypatch):
 def tables(folder):
     """Return all tables without random names and times of now."""
     found = dump(folder / LEDGER) if (folder / LEDGER).exists() else {}
-    if not any(row[0] == "system" for row in found.get("meta", [])):
-        found = {}  # a file that holds no accounts yet, as `headgate ledger show` says
-    found["meta"] = [row for row in found.get("meta", []) if row[0] != "experiment"]
+    found.pop("meta", None)
+    if "entries" in found:  # in the order of the log, without the hashes
+        entries = sorted(found["entries"], key=lambda row: row[1])
+        found["entries"] = [row[:-1] for row in entries]
     return {
         name: [tuple(map(timeless, row)) for row in rows]
         for name, rows in found.items()
@@ -56,7 +66,10 @@ def tables(folder):
 
 
 def timeless(value):
-    return MOMENT.sub("now", value) if isinstance(value, str) else value
+    """A value without times of now and random names."""
+    if not isinstance(value, str):
+        return value
+    return NAME.sub("name", MOMENT.sub("now", value))
 
 
 def said(found):

@@ -22,6 +22,7 @@ from headgate.books import durable
 from headgate.books.anchor import ANCHOR, Anchor
 from headgate.books.ledger_store import LEDGER
 from headgate.books.statement import backup, export, opened, statement
+from headgate.control import Amendment
 from headgate.control.policies import Headgate
 from headgate.errors import DataError, HeadgateError
 
@@ -122,7 +123,7 @@ def test_a_log_that_is_missing_after_a_kill_is_noticed(tmp_path):
         "import os, sys; from headgate import Books, System; from"
         " headgate.control.policies import Headgate\n"
         "own = Books(sys.argv[1], System([8, 9, 10], budget=20.0, horizon=100),"
-        " Headgate(fill=8.0))\n"
+        " Headgate())\n"
         "for _ in range(3): own.begin(3.0); own.settle()\n"
         "os.kill(os.getpid(), 9)"
     )
@@ -481,10 +482,10 @@ def test_a_commit_is_on_disk_when_it_returns(tmp_path):
     program = (
         "import sys; from headgate import Books, System; from"
         " headgate.control.policies import Headgate\n"
-        "system = System([8], budget=20.0, horizon=9)\n"
-        "own = Books(sys.argv[1], system, Headgate(fill=8.0))\n"
-        "print([own._store._db.execute(f'PRAGMA {name}').fetchone()[0] for name in"
-        " ('synchronous', 'journal_mode')])"
+        "own = Books(sys.argv[1], System([8], budget=20.0, horizon=9), Headgate())\n"
+        "run = own._journal.tables._db.execute\n"
+        "print([run(f'PRAGMA {name}').fetchone()[0] for name in ('synchronous',"
+        " 'journal_mode')])"
     )
     done = subprocess.run(
         [sys.executable, "-c", program, tmp_path],
@@ -500,9 +501,9 @@ def test_a_file_of_another_kind_is_told_so(tmp_path):
         db.execute("CREATE TABLE meta (key TEXT, value TEXT)")
         db.execute("INSERT INTO meta VALUES ('format', 'something else')")
     with pytest.raises(
-        DataError, match="holds something else, expected headgate ledger store"
+        DataError, match="holds something else, expected headgate ledger 4"
     ):
-        Books(tmp_path, SYSTEM, Headgate(fill=8.0))
+        Books(tmp_path, SYSTEM, Headgate())
 
 
 def test_a_backup_is_judged_by_itself_wherever_it_is_written(tmp_path, headgate):
@@ -595,9 +596,9 @@ def test_what_was_opened_for_reading_is_not_written(tmp_path):
     played(tmp_path, 3)
     with opened(tmp_path) as store:
         for write in (
-            lambda: store.lift(0),
-            lambda: store.void(1, "anna", ""),
-            lambda: store.note([]),
+            lambda: store.write("lifted", {"client": 0, "after": 3}),
+            lambda: store.amend(Amendment(money=5.0), "anna", ""),
+            lambda: store.adjust(1, 0, Decimal(1), "anna", ""),
         ):
             with pytest.raises(
                 DataError, match=r"was opened for reading; nothing can be written"

@@ -17,7 +17,8 @@ from headgate.books.statement import amend, opened, statement, void
 from headgate.control import Amendment
 from headgate.errors import DataError, LedgerError
 
-from .kept import books, rows
+from .format3_books import old_books as books
+from .kept import rows
 
 TABLES = {
     "meta": "key TEXT PRIMARY KEY, value",

@@ -9,6 +9,9 @@ from headgate.books.statement import opened
 from headgate.control.policies import Headgate
 from headgate.errors import SettingError
 
+NOTHING = Delivery(cancelled=1_000)
+"""all of it was skipped"""
+
 
 def books(folder, **given):
     return Books(
@@ -23,7 +26,7 @@ def test_after_so_many_offences_a_client_gets_no_purchases_until_it_is_lifted(tm
     with books(tmp_path, offences=2) as own:
         for t in (1, 2):
             assert [each.client for each in own.begin(1.0)] == [0, 1, 2]
-            own.settle({0: 0, 2: 0}, {1: "lies"})
+            own.settle({0: NOTHING, 2: NOTHING}, {1: "lies"})
             assert own.quarantined == ({1} if t == 2 else set())
         assert own.statement().reserved == 0
         assert [each.client for each in own.begin(1.0, present=[0, 1])] == [0]
@@ -33,14 +36,16 @@ def test_after_so_many_offences_a_client_gets_no_purchases_until_it_is_lifted(tm
         assert [each.client for each in again.begin(1.0)] == [0, 2]
         with opened(tmp_path, writes=True) as store:
             assert store.lift(1)
+            assert not store.lift(1)
         again.settle()
-        _, late, _ = again.begin(1.0)
-        again.settle({1: Delivery(late.samples - 3, earlier={1: 3})})
+        late = again.begin(1.0)[1]
+        again.settle({1: [Delivery(late.samples), Delivery(3, round=1)]})
         found = again.audit()
-    assert [line.delivered for line in found.lines if line.client == 1] == [
-        3,
-        0,
-        late.samples - 3,
+    lines = [line for line in found.lines if line.client == 1]
+    assert [(line.delivered, line.beyond) for line in lines] == [
+        (0, 3),  # it was cancelled with the quarantine: recorded, and not charged
+        (0, 0),
+        (late.samples, 0),
     ]
 
 
@@ -48,7 +53,7 @@ def test_without_it_no_client_is_ever_in_quarantine(tmp_path):
     with books(tmp_path) as own:
         for _ in range(10):
             own.begin(1.0)
-            own.settle({0: 0, 2: 0}, {1: "lies"})
+            own.settle({0: NOTHING, 2: NOTHING}, {1: "lies"})
         assert own.quarantined == set()
         assert own.statement().reserved > 0
 
@@ -71,21 +76,22 @@ def test_after_a_quarantine_was_lifted_offences_count_from_the_beginning(
     with books(tmp_path, offences=2) as own:
         for _ in range(2):
             own.begin(1.0)
-            own.settle({0: 0, 2: 0}, {1: "lies"})
+            own.settle({0: NOTHING, 2: NOTHING}, {1: "lies"})
         if open_:
             own.begin(1.0)
         with opened(tmp_path, writes=True) as store:
             assert store.lift(1)
         for t in (1, 2):
             own.begin(1.0)
-            own.settle({0: 0, 2: 0}, {1: "lies"})
+            own.settle({0: NOTHING, 2: NOTHING}, {1: "lies"})
             assert own.quarantined == ({1} if t == 2 else set())
 
 
 @pytest.mark.parametrize("offences", [1, None])
-def test_keys_in_an_answer_that_is_refused_are_not_kept(tmp_path, offences):
+def test_keys_in_an_answer_that_is_refused_are_kept_if_it_is_paid(tmp_path, offences):
     with books(tmp_path, offences=offences) as own:
         own.begin(3.0, present=[0])
         own.settle({0: Delivery(2, ["a", "b"])}, {0: "lies"})
         (line,) = own.audit().lines
-        assert (line.delivered, line.keys) == (2 if offences else 0, ())
+        paid = (2, ("a", "b")) if offences else (0, ())
+        assert (line.delivered, line.keys) == paid

@@ -7,19 +7,17 @@ import os
 import signal
 import subprocess
 import sys
-from contextlib import closing, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from threading import Thread
 
 import pytest
 
 from headgate import Books, System
-from headgate.books import accounts
-from headgate.books.ledger_store import LedgerStore
-from headgate.books.statement import amend, opened, statement
+from headgate.books.database import Tables
+from headgate.books.statement import amend
 from headgate.control import Amendment
 from headgate.control.policies import Constant, Headgate
-from headgate.control.policies.references import held
 from headgate.control.retention import Fifo
 from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
 
@@ -233,29 +231,6 @@ def test_a_forked_child_is_told_to_open_the_accounts_itself(tmp_path):
         own.audit()
 
 
-def test_accounts_that_another_process_has_continued_are_to_be_opened_again(tmp_path):
-    """The lock keeps two processes apart; where a file system has none, the second is
-    refused before it writes.
-    """
-    with books(tmp_path) as own:
-        own.begin(3.0)
-        own.settle()
-        store = LedgerStore(tmp_path / "ledger.sqlite")
-        store._run("DELETE FROM orders")
-        store._run("DELETE FROM rounds")
-        store.close()
-        before = rows(tmp_path)
-        with pytest.raises(
-            LedgerError,
-            match=(
-                r"round 0 is settled on disk, these accounts are at round 1; open them"
-                r" again"
-            ),
-        ):
-            own.begin(3.0)
-        assert rows(tmp_path) == before
-
-
 def test_a_key_makes_a_repeat_harmless(tmp_path):
     with books(tmp_path) as own:
         own.begin(3.0)
@@ -266,16 +241,14 @@ def test_a_key_makes_a_repeat_harmless(tmp_path):
         with pytest.raises(
             LedgerError,
             match=(
-                r"key = invoice 1182: is that of amendment 1 \(adjust -4.5 of round 1,"
-                r" client 0"
+                r"key = invoice 1182: is that of entry 4 \(adjusted, round 1, by anna,"
+                r" 2\d+-.*; give this one another key"
             ),
         ):
             own.adjust(1, 0, -5.5, key="invoice 1182")
-        with pytest.raises(LedgerError, match="key = board 7: is that of amendment 2"):
+        with pytest.raises(LedgerError, match="key = board 7: is that of entry 5"):
             own.amend(money=501.0, key="board 7")
-        with pytest.raises(
-            LedgerError, match="key = invoice 1182: is that of amendment 1"
-        ):
+        with pytest.raises(LedgerError, match="key = invoice 1182: is that of entry 4"):
             own.adjust(1, 1, -4.5, key="invoice 1182")
         assert own.audit().spent == 76.5
         assert own.system.money(2) == 2500.0
@@ -296,32 +269,6 @@ def test_an_adjustment_belongs_to_an_order(tmp_path):
         ):
             amend(tmp_path, Amendment(adjust=5.0), "anna", "")
         assert own.audit().amendments == []
-
-
-def test_a_statement_is_of_one_moment(tmp_path, monkeypatch):
-    """A round that another process settles while a statement is read is in all of it or
-    in nothing of it.
-    """
-    with books(tmp_path) as own:
-        own.begin(3.0)
-        own.settle({0: 8, 1: 9})
-        own.begin(2.0)
-        usual = LedgerStore.corrections
-
-        def slow(store):
-            if store.path.parent == tmp_path and not settled:
-                settled.append(True)
-                own.settle({2: 1})
-            return usual(store)
-
-        settled = []
-        with opened(tmp_path, writes=True) as store:
-            monkeypatch.setattr(LedgerStore, "corrections", slow)
-            found = statement(store)
-        assert settled
-        assert (found.rounds, found.spent) == (1, 51)
-        monkeypatch.undo()
-        assert statement(own._store).rounds == 2
 
 
 # what a policy cannot work with
@@ -383,31 +330,6 @@ def test_ctrl_c_while_a_call_waits_for_another_process_leaves_no_transaction_ope
         own.audit()
 
 
-def test_a_settlement_of_another_process_asks_to_open_again(tmp_path, monkeypatch):
-    """Ctrl-C right after the commit: the round is settled on disk."""
-
-    def interrupted(anchor, folder):
-        raise KeyboardInterrupt
-
-    with books(tmp_path) as own:
-        own.begin(3.0)
-        monkeypatch.setattr("headgate.books.anchor.Anchor.write", interrupted)
-        with pytest.raises(KeyboardInterrupt):
-            own.settle()
-        monkeypatch.undo()
-        for call in (own.audit, own.settle, lambda: own.begin(2.0)):
-            with pytest.raises(
-                LedgerError,
-                match=(
-                    "round 1 is settled on disk, these accounts are at round 0; open"
-                    " them again"
-                ),
-            ):
-                call()
-    with books(tmp_path) as again:
-        assert again.audit().spent == 81
-
-
 def test_another_thread_is_told_so_and_may_close(tmp_path):
     own, said = books(tmp_path), []
 
@@ -444,51 +366,6 @@ def test_an_amendment_of_an_open_round_waits_also_when_the_accounts_are_opened_a
         assert len(again.audit().amendments) == 1
 
 
-def test_an_amendment_right_before_the_transaction_of_a_decision_is_in_it(
-    tmp_path, monkeypatch
-):
-    """`begin` has read the amendments already, to check what it is given."""
-    usual = LedgerStore.transaction
-
-    def late(store):
-        monkeypatch.undo()
-        amend(tmp_path, Amendment(leave=1), "anna", "board")
-        return usual(store)
-
-    with books(tmp_path) as own:
-        own.begin(3.0)
-        own.settle()
-        monkeypatch.setattr(LedgerStore, "transaction", late)
-        assert [each.client for each in own.begin(3.0)] == [0, 2]
-        own.settle()
-        own.begin(3.0)
-        own.settle()
-        own.audit()
-    books(tmp_path).close()
-
-
-def test_an_amendment_that_came_too_late_is_refused_and_not_applied_late(tmp_path):
-    """Only a process of an older version writes such a row. A replay would apply it
-    before round 2.
-    """
-    with books(tmp_path) as own:
-        for _ in range(2):
-            own.begin(3.0)
-            own.settle()
-        own._store._run(
-            "INSERT INTO amendments (round, made, by, why, change) VALUES (1,"
-            " '2026-11-19', 'ben', '', '{\"money\": 5.0}')"
-        )
-        with pytest.raises(
-            LedgerError,
-            match=(
-                r"amendment 1 \(money 5, .*\) was written after round 1; open them"
-                r" again"
-            ),
-        ):
-            own.begin(3.0)
-
-
 class OfFour(Headgate):
     """A policy that can work with at most four clients."""
 
@@ -516,54 +393,6 @@ def test_terms_under_which_the_policy_cannot_work_are_refused(tmp_path, open_):
     books(tmp_path, OfFour()).close()
 
 
-def test_an_audit_is_of_one_moment(tmp_path, monkeypatch):
-    """What another process amends while an audit runs is in all of it or in nothing of
-    it.
-    """
-    usual, audit = accounts.replay, accounts.Accounts.audit
-
-    def slow(store, controller):
-        monkeypatch.setattr(accounts, "replay", usual)
-        amend(tmp_path, Amendment(adjust=-5.0), "anna", "while it begins", (1, 0))
-        return usual(store, controller)
-
-    def then_amended(own):
-        audit(own)
-        amend(tmp_path, Amendment(adjust=-5.0), "anna", "before the statement", (1, 1))
-
-    with books(tmp_path) as own:
-        own.begin(3.0)
-        own.settle()
-        monkeypatch.setattr(accounts, "replay", slow)
-        own._accounts.audit()
-        assert own.audit().spent == 76
-        monkeypatch.setattr(accounts.Accounts, "audit", then_amended)
-        assert own.audit().spent == 76
-        monkeypatch.undo()
-        assert own.audit().spent == 71
-
-
-def test_accounts_that_go_on_while_they_are_opened_are_read_as_of_one_moment(
-    tmp_path, monkeypatch
-):
-    """Two processes where a file system has no locks: one settles while the other reads
-    what it has done so far.
-    """
-    usual = LedgerStore.rounds
-
-    def slow(store, *given, **named):
-        if store is not own._store and own._now is not None:
-            own.settle()
-        return usual(store, *given, **named)
-
-    with books(tmp_path) as own:
-        own.begin(3.0)
-        monkeypatch.setattr(LedgerStore, "rounds", slow)
-        with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
-            assert accounts.Accounts(store, SYSTEM, held(Headgate(fill=8.0))).t == 0
-        assert own.ledger.t == 1
-
-
 def test_what_a_forked_child_closes_stays_open_for_its_parent(tmp_path):
     with books(tmp_path) as own:
         own.begin(3.0)
@@ -571,8 +400,8 @@ def test_what_a_forked_child_closes_stays_open_for_its_parent(tmp_path):
         child = os.fork()
         if not child:
             try:
-                own._store.close()
-                said = str(own._store._db.execute("SELECT 1").fetchone())
+                own._journal.close()
+                said = str(own._journal.tables._db.execute("SELECT 1").fetchone())
             except BaseException as error:
                 said = str(error)
             os.write(writes, said.encode())
@@ -585,24 +414,6 @@ def test_what_a_forked_child_closes_stays_open_for_its_parent(tmp_path):
         own.audit()
 
 
-def test_terms_of_a_policy_that_does_not_keep_to_its_money_are_not_amended(tmp_path):
-    """Books limits every policy. A run on Flower may have one that spends what it
-    wants.
-    """
-    with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
-        accounts.Accounts(store, SYSTEM, Constant(rate=3.0, K=5))
-    before = rows(tmp_path)
-    with pytest.raises(
-        SettingError,
-        match=(
-            "the policy does not keep to its money: terms can be amended with one that"
-            " does"
-        ),
-    ):
-        amend(tmp_path, Amendment(money=5.0), "anna", "")
-    assert rows(tmp_path) == before
-
-
 def test_a_client_that_joins_right_before_a_round_is_written_is_asked_in_it(tmp_path):
     """Left out, `present` means all clients that there are when the round is
     written.
@@ -613,10 +424,10 @@ def test_a_client_that_joins_right_before_a_round_is_written_is_asked_in_it(tmp_
 
         def joins(statement):
             if statement.startswith("BEGIN IMMEDIATE"):
-                own._store._db.set_trace_callback(None)
+                own._journal.tables._db.set_trace_callback(None)
                 amend(tmp_path, Amendment(join=5), "anna", "")
 
-        own._store._db.set_trace_callback(joins)
+        own._journal.tables._db.set_trace_callback(joins)
         assert [each.client for each in own.begin(0.1)] == [0, 1, 2, 3]
         own.settle()
         assert own.audit().system.clients == 4
@@ -654,14 +465,75 @@ def test_a_policy_that_fails_for_other_clients_can_be_opened_and_no_client_joins
 
 
 def test_a_round_stays_open_where_its_repeat_fails(tmp_path, monkeypatch):
-    def fails(store):
+    def fails(tables, after=0):
         raise DataError("the disk is gone")
 
     with books(tmp_path) as own:
         own.begin(3.0)
-        monkeypatch.setattr(LedgerStore, "outstanding", fails)
+        monkeypatch.setattr(Tables, "entries", fails)
         with pytest.raises(DataError):
             own.begin(3.0)
         monkeypatch.undo()
         own.settle()
         assert own.audit().spent == 81
+
+
+def test_a_statement_and_an_audit_are_of_one_moment(tmp_path, monkeypatch):
+    """What another process writes while they read is in all of it or in nothing."""
+    usual = Tables.orders
+
+    def slow(tables, *given):
+        monkeypatch.undo()
+        amend(tmp_path, Amendment(adjust=-5.0), "anna", "meanwhile", (1, 0))
+        return usual(tables, *given)
+
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        for look, before in ((own.statement, 81), (own.audit, 76)):
+            monkeypatch.setattr(Tables, "orders", slow)
+            assert look().spent == before
+        assert own.audit().spent == 71
+
+
+def test_an_amendment_right_before_the_transaction_of_a_decision_is_in_it(
+    tmp_path, monkeypatch
+):
+    """`begin` has read the entries already, to see whether a round is open."""
+    usual = Tables.transaction
+
+    def late(tables):
+        monkeypatch.undo()
+        amend(tmp_path, Amendment(leave=1), "anna", "board")
+        return usual(tables)
+
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        own.settle()
+        monkeypatch.setattr(Tables, "transaction", late)
+        assert [each.client for each in own.begin(3.0)] == [0, 2]
+        own.settle()
+        own.begin(3.0)
+        own.settle()
+        own.audit()
+    books(tmp_path).close()
+
+
+def test_ctrl_c_right_after_a_commit_loses_nothing(tmp_path, monkeypatch):
+    """The round is settled on disk, and the process that goes on reads so."""
+
+    def interrupted(anchor, folder):
+        raise KeyboardInterrupt
+
+    with books(tmp_path) as own:
+        own.begin(3.0)
+        monkeypatch.setattr("headgate.books.anchor.Anchor.write", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            own.settle()
+        monkeypatch.undo()
+        assert own.audit().spent == 81
+        own.settle(round=1)
+        own.begin(2.0)
+        own.settle()
+    with books(tmp_path) as again:
+        assert again.audit().rounds == 2

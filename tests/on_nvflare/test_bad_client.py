@@ -178,7 +178,6 @@ def test_after_three_lies_a_client_gets_no_orders_and_holds_no_money(tmp_path):
     assert [line.delivered for line in found.lines if line.client == 1] == [
         9,
         0,
-        0,
     ], "what its valid report says is paid"
     assert [(each.round, each.client) for each in events(tmp_path, "quarantined")] == [
         (3, 1)
@@ -336,7 +335,7 @@ def test_where_all_clients_are_in_quarantine_no_round_goes_by(tmp_path, monkeypa
     controller.run()
     assert clients["site-2"].rounds == [1]
     with opened(tmp_path / "server") as store:
-        assert (store.settled, store.begun()) == (1, None)
+        assert (store.settled, store.state.open) == (1, None)
 
 
 @pytest.mark.filterwarnings("ignore:overflow")
@@ -371,7 +370,7 @@ def test_an_aggregate_of_another_shape_stops_the_job_and_nothing_is_written(tmp_
     ):
         OfAnotherShape(tmp_path).run()
     with opened(tmp_path / "server") as store:
-        assert (store.settled, store.begun().round) == (0, 1)
+        assert (store.settled, store.state.begun) == (0, 1)
     Faked(tmp_path).run()
     assert last_model(tmp_path)["w"].tolist() == [6, 6, 6]
 

@@ -24,9 +24,8 @@ SENT = {
     "round": 3,
     "samples": 5,
     "price": 2.0,
-    "first": 5,
+    "keep": 10,
     "last": 15,
-    "oldest": 0,
     "run": "one",
 }
 COUNT = {"run": "one", "position": 12, "rounds": {"1": 10, "2": 2}}
@@ -156,7 +155,7 @@ def test_numbers_of_samples_that_are_none_are_refused_and_nothing_is_written(
 ):
     own = Admissions(tmp_path / "own")
     if there:
-        own.admit(sent(round=1, samples=10, last=10, first=0))
+        own.admit(sent(round=1, samples=10, last=10))
     before, report = files(tmp_path), own.report
     with pytest.raises(SettingError) as refused:
         own.admit(sent(round=2, samples=5, last=15), **{name: value})
@@ -173,9 +172,9 @@ def test_more_erased_samples_than_are_held_are_refused_by_the_client(
         SettingError,
         match=r"^admit: erased = 6: must be at most 5, the number of samples to hold$",
     ):
-        own.admit(sent(round=1, samples=5, last=5, first=0), erased=6)
+        own.admit(sent(round=1, samples=5, last=5), erased=6)
     assert files(tmp_path) == {}
-    assert own.admit(sent(round=1, samples=5, last=5, first=0), erased=5) == range(5)
+    assert own.admit(sent(round=1, samples=5, last=5), erased=5) == range(5)
 
 
 def test_integers_of_numpy_are_ordinary_and_reported_as_integers(tmp_path):
@@ -186,7 +185,7 @@ def test_integers_of_numpy_are_ordinary_and_reported_as_integers(tmp_path):
         if name not in ("run", "price")
     }
     first = sent(
-        **{**numbers, "first": np.int8(0), "last": np.uint8(5)}, price=np.float32(2)
+        **{**numbers, "keep": np.int8(8), "last": np.uint8(5)}, price=np.float32(2)
     )
     assert own.admit(first, most=np.int64(4), erased=np.uint16(1)) == range(4)
     assert own.report == {META: {"rounds": [3], "admitted": [4], "erased": 1}}
@@ -380,7 +379,7 @@ def test_a_price_that_is_none_is_named_with_its_round_and_nothing_is_bought(
         own.run()
     assert one_line(refused).startswith("price(3)")
     with opened(tmp_path / "server") as store:
-        assert (store.settled, store.begun()) == (2, None)
+        assert (store.settled, store.state.open) == (2, None)
     Faked(tmp_path).run()
 
 
@@ -418,7 +417,7 @@ def test_clients_that_are_none_are_named_with_their_round_and_nothing_is_bought(
         own.run()
     assert one_line(refused).startswith("present(3)")
     with opened(tmp_path / "server") as store:
-        assert (store.settled, store.begun()) == (2, None)
+        assert (store.settled, store.state.open) == (2, None)
 
 
 def test_clients_of_nvflare_that_are_no_sites_of_the_job_are_passed_over(tmp_path):

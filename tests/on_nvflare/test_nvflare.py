@@ -150,7 +150,7 @@ def test_six_rounds_and_a_killed_server_later_accounts_and_clients_agree(tmp_pat
             time.sleep(0.1)
         assert listens(first) == {"127.0.0.1"}
     with opened(tmp_path / "server") as store:
-        assert (store.settled, store.begun().round) == (2, 3)
+        assert (store.settled, store.state.begun) == (2, 3)
     (tmp_path / "go").touch()
     with simulator(tmp_path, made.sites) as second:
         assert second.wait(300) == 0
@@ -276,9 +276,8 @@ def purchase(**changed):
         "round": 3,
         "samples": 5,
         "price": 2.0,
-        "first": 5,
+        "keep": 10,
         "last": 15,
-        "oldest": 0,
         "run": "one",
     }
     return SimpleNamespace(meta={META: {**given, **changed}})
@@ -286,24 +285,20 @@ def purchase(**changed):
 
 def test_a_client_that_is_killed_admits_nothing_twice(tmp_path):
     first = Admissions(tmp_path)
-    assert first.admit(purchase(round=1, samples=10, first=0, last=10)) == range(10)
+    assert first.admit(purchase(round=1, samples=10, last=10)) == range(10)
     again = Admissions(tmp_path)
-    assert again.admit(
-        purchase(round=1, samples=10, first=0, last=10), most=3
-    ) == range(10)
+    assert again.admit(purchase(round=1, samples=10, last=10), most=3) == range(10)
     assert (
         again.report
         == first.report
         == {META: {"rounds": [1], "admitted": [10], "erased": 0}}
     )
     assert again.admit(purchase(round=2), most=2) == range(2, 12)
-    assert again.admit(
-        purchase(round=3, samples=8, first=8, last=18, oldest=3)
-    ) == range(8, 18), "round 2 was not heard of"
+    assert again.admit(purchase(round=3, samples=8, last=18)) == range(8, 18), (
+        "round 2 was not heard of"
+    )
     assert again.report == {META: {"rounds": [2, 3], "admitted": [2, 6], "erased": 0}}
-    assert again.admit(
-        purchase(round=4, samples=0, first=8, last=18), erased=1
-    ) == range(8, 18)
+    assert again.admit(purchase(round=4, samples=0, last=18), erased=1) == range(8, 18)
     assert again.report == {META: {"rounds": [4], "admitted": [0], "erased": 1}}
 
 
@@ -329,8 +324,8 @@ def test_a_client_that_is_killed_admits_nothing_twice(tmp_path):
 )
 def test_a_count_that_is_not_this_runs_is_refused(tmp_path, changed, said):
     own = Admissions(tmp_path)
-    own.admit(purchase(round=1, samples=5, first=0, last=5))
-    own.admit(purchase(round=2, samples=5, first=0, last=10))
+    own.admit(purchase(round=1, samples=5, last=5))
+    own.admit(purchase(round=2, samples=5, last=10))
     with pytest.raises(DataError, match=said):
         Admissions(tmp_path).admit(purchase(**changed))
 

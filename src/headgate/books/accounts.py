@@ -23,11 +23,9 @@ from headgate.books.ledger_store import (
     Ordered,
     RoundResult,
     RoundRow,
-    month_of,
-    months_between,
-    now,
 )
 from headgate.books.messages import NO_LIMIT, Ahead, Order, Receipt
+from headgate.books.moments import month_of, months_between, now
 from headgate.control.amendments import Amendment
 from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy

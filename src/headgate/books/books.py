@@ -3,21 +3,20 @@
 import gc
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import fields, replace
-from datetime import date
+from dataclasses import fields
+from datetime import date, timedelta
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from headgate.books.accounts import Accounts, Answer, OpenRound, order_to
 from headgate.books.border import (
-    Delivery,
+    Roll,
     clients_in,
     counts_for,
-    delivery,
+    expiry_of,
     name_of,
     order_of,
     prices_for,
@@ -26,8 +25,22 @@ from headgate.books.border import (
     reports_of,
     signed,
 )
-from headgate.books.ledger_store import LEDGER, LedgerStore, moment
-from headgate.books.messages import LARGEST, Order, Receipt
+from headgate.books.course import Course, supply_table
+from headgate.books.database import Tables
+from headgate.books.exact import exact
+from headgate.books.journal import GENESIS, Journal
+from headgate.books.ledger_store import LEDGER
+from headgate.books.messages import LARGEST
+from headgate.books.moments import moment, months_between, now
+from headgate.books.nouns import (
+    Balance,
+    Client,
+    Delivery,
+    Entry,
+    OrderState,
+    Purchase,
+)
+from headgate.books.state import Begun, State, apply, to_text
 from headgate.control.amendments import Amendment
 from headgate.control.checks import optional, whole_number
 from headgate.control.checks import path as checked_path
@@ -35,7 +48,7 @@ from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy, check_is_policy
 from headgate.control.supply import Supply
 from headgate.control.types import Ledger, System
-from headgate.errors import DataError, LedgerError, SettingError
+from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
 from headgate.limits import CLIENTS, ROUNDS, SAMPLES
 from headgate.writing import FolderLock, clear_partial
@@ -47,68 +60,10 @@ if TYPE_CHECKING:
 NEVER = 2**31
 """number of offences before a quarantine, so large that no client is ever in quarantine
 """
-
-
-class Purchase(NamedTuple):
-    """The samples that one client may admit in a round, and the samples that it must
-    hold afterwards.
-
-    Parameters
-    ----------
-    client : int
-        The client.
-    round : int
-        The round.
-    samples : int
-        The most new samples to admit.
-    price : float
-        Price of each new sample.
-    first : int
-        First admission that the client then holds, if its retention rule is a window;
-        it holds first..last−1.
-    last : int
-        Number of samples that the client has ever admitted after this purchase.
-        Repeating a purchase admits nothing twice.
-    oldest : int
-        Admission before which the client holds no sample, however few it admits.
-
-    Examples
-    --------
-    >>> bought = Purchase(0, 1, 3, 2.5, first=0, last=3, oldest=0)
-    >>> bought.samples * bought.price, bought.held(3)
-    (7.5, range(0, 3))
-    """
-
-    client: int
-    round: int
-    samples: int
-    price: float
-    first: int
-    last: int
-    oldest: int
-
-    def held(self, position: int) -> range:
-        """Return the admissions that a client holds after a report.
-
-        Parameters
-        ----------
-        position : int
-            Number of samples that the client has ever admitted.
-
-        Returns
-        -------
-        range
-            Their numbers, counted from 0.
-
-        Examples
-        --------
-        Three samples fewer than were ordered:
-
-        >>> order = Purchase(0, 4, samples=5, price=2.0, first=5, last=15, oldest=0)
-        >>> order.held(12)
-        range(2, 12)
-        """
-        return range(max(self.oldest, self.first - (self.last - position)), position)
+MONTHS_AHEAD = 12
+"""the most months that the date of a round may be after the latest one"""
+PATHS = 100
+"""paths that a forecast simulates"""
 
 
 class Books:
@@ -116,9 +71,10 @@ class Books:
     any time.
 
     A round is two transactions: `begin` writes the purchases before any client receives
-    one, and `settle` writes the deliveries. If the process is killed in between,
-    `begin` returns the same round with the same purchases. Every policy is limited to
-    the approved money and to the buffers.
+    one, and `settle` writes what arrived. If the process is killed in between, `begin`
+    returns the same round with the same purchases. Every sample that was ordered is
+    under way until it is reported as delivered or cancelled, in this round or in any
+    later one. Every policy is limited to the approved money and to the buffers.
 
     Parameters
     ----------
@@ -132,24 +88,23 @@ class Books:
     seed : int, optional
         Seed of policies and rules that choose at random.
     offences : int, optional
-        Number of refused reports after which a client gets no more purchases and its
-        open ones are released; left out: never.
+        Number of refused reports after which a client gets no more purchases and what
+        is under way at it is cancelled; left out: never.
 
     Examples
     --------
     >>> from tempfile import mkdtemp
     >>> from headgate.control.policies import Headgate
-    >>> system = System([8, 9, 10], budget=20.0, horizon=100)
+    >>> system = System({"north": 8, "south": 9, "west": 10}, budget=40.0, horizon=100)
     >>> books = Books(mkdtemp(), system, Headgate())
-    >>> [(each.client, each.samples) for each in books.begin(3.0, present=[0, 2])]
-    [(0, 8), (2, 10)]
+    >>> [(each.client, each.samples) for each in books.begin(3.0)]
+    [('north', 8), ('south', 9), ('west', 10)]
 
-    Client 2 delivers three samples fewer than it was asked for, and is not charged for
-    them:
+    Three samples of west are still under way, and their money is reserved:
 
-    >>> books.settle({0: 8, 2: 7})
-    >>> books.statement().spent
-    Decimal('45.0')
+    >>> books.settle({"north": 8, "south": 9, "west": 7})
+    >>> books.balance().spent, books.balance().reserved
+    (Decimal('72.0'), Decimal('9.0'))
     """
 
     def __init__(
@@ -176,76 +131,92 @@ class Books:
         seed = whole_number("Books: seed", seed, 0, LARGEST)
         check_is_policy(policy, "Books: policy")
         limited = held(policy)
-        Controller(
-            system, limited, 1, np.array([seed])
-        )  # refuses what cannot be before anything is on disk
+        # refuses what cannot be before anything is on disk
+        Controller(system, limited, 1, np.array([seed]))
         self._lock = FolderLock()
         try:
-            self._store = LedgerStore(path / LEDGER)
-            self._lock.callback(self._store.close)
-            self._lock.take(path, path)
+            tables = Tables(path / LEDGER)
+            self._lock.callback(tables.close)
+            tables.lead(self._lock)
             clear_partial(path)
-            self._accounts = Accounts(self._store, system, limited, seed)
+            self._journal = Journal.create_or_open(tables, system, limited, seed)
+            self._why = ""
         except BaseException:
             self._lock.close()
             raise
-        self._now: OpenRound | None = None
-        self._latest: tuple[OpenRound, Controller] | None = None
-        self._orders: dict[int, Order] = {}
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger after the last settled round."""
-        return self._accounts.ledger
+        """The policy's ledger after the last settled round."""
+        return self._course.ledger
 
     @property
     def name(self) -> str:
         """A random name that identifies these accounts to clients."""
-        return self._store.experiment
+        return self._journal.tables.account
 
     @property
     def system(self) -> System:
-        """The system with all amendments so far."""
-        return self._accounts.system
+        """The system with all amendments that hold."""
+        return self._journal.state.system
 
     @property
     def why(self) -> str:
         """Why the latest round that was begun here bought what it bought, in words, as
         in "price 0.08, below the limit of 0.11; 43 samples".
         """
-        return "" if self._latest is None else self._accounts.why(*self._latest)
+        return self._why
 
     def __str__(self) -> str:
         """Return the statement as `headgate ledger show` prints it."""
         return str(self.statement())
 
     @property
-    def quarantined(self) -> set[int]:
+    def quarantined(self) -> set[Client]:
         """The clients that get no purchases after too many refused reports, until
         `headgate flower clients --lift`.
         """
-        return self._store.quarantined()
+        with self._journal.newest() as state:
+            return {state.system.named(client) for client in state.quarantined}
+
+    @property
+    def rounds_left(self) -> int | None:
+        """The number of rounds in which samples can still be ordered that come before
+        the horizon, by the delay learned from the deliveries; None: the end is open.
+        """
+        state = self._journal.state
+        if state.system.horizon is None:
+            return None
+        return max(state.system.horizon - state.delay() - state.settled, 0)
+
+    @property
+    def _course(self) -> Course:
+        course = self._journal.course
+        assert course is not None
+        return course
 
     def begin(
         self,
-        price: ArrayLike,
-        present: Collection[int] | Collection[bool] | None = None,
-        most: ArrayLike | None = None,
+        price: ArrayLike | Mapping[str, float],
+        present: Collection[int] | Collection[bool] | Collection[str] | None = None,
+        most: ArrayLike | Mapping[str, int] | None = None,
         in_all: int | None = None,
         lot: int = 1,
         when: str | date | None = None,
+        under_way: ArrayLike | Mapping[str, int] | None = None,
+        expires: int | timedelta | None = None,
     ) -> list[Purchase]:
         """Begin the next round; a round that was begun and not settled is repeated with
         its recorded price and purchases.
 
         Parameters
         ----------
-        price : array_like
+        price : array_like or mapping
             Price of a sample in this round: one number, or one for each client.
-        present : collection of int or of bool, optional
-            The clients that take part, as their numbers or as a mask with a truth value
-            for each client; left out: all.
-        most : array_like of int, optional
+        present : collection of int, str or bool, optional
+            The clients that take part, as their numbers or names, or as a mask with a
+            truth value for each client; left out: all.
+        most : array_like of int or mapping, optional
             The most samples that each client can deliver: one number, or one for each
             client.
         in_all : int, optional
@@ -257,6 +228,12 @@ class Books:
             time without an offset is in UTC. It determines the month of a monthly
             budget, which never goes back: an earlier date counts in the latest month. A
             date more than a year after both the latest round and the clock is refused.
+        under_way : array_like of int or mapping, optional
+            The most samples that may be under way at each client, this purchase
+            included: one number, or one for each client; left out: no limit.
+        expires : int or datetime.timedelta, optional
+            Number of rounds, or time, after which what has not arrived is cancelled;
+            left out: never. What arrives later is recorded and not charged.
 
         Returns
         -------
@@ -269,120 +246,192 @@ class Books:
             If a value is not what it must be, or all rounds up to the horizon are over
             and somebody is present; nothing is written then.
         """
-        accounts = self._accounts
-        if self._store.begun() is None:
-            accounts.take_up()
-        clients = self.system.clients
-        prices = prices_for("begin: price", price, clients)
-        named = (
-            None if present is None else clients_in("begin: present", present, clients)
-        )
-        if self._store.begun() is None and (named is None or named):
-            self._check_horizon()
+        with self._journal.newest() as state:
+            if state.open is not None:
+                given = self._inputs(
+                    state, price, present, most, in_all, lot, under_way
+                )
+                return self._purchases(state.open, given["clients"])
+            t = state.settled + 1
+        at = now() if when is None else moment("begin: when", when)
+
+        def make(state: State) -> dict[str, Any]:
+            if when is not None:
+                _check_date(state, at)
+            made = self._inputs(state, price, present, most, in_all, lot, under_way)
+            if made["clients"]:
+                _check_horizon(state)
+            made["expires"] = expiry_of("begin: expires", expires, t, at)
+            made["overdraft"] = getattr(
+                self._course.controller.policy, "overdraft", 0.0
+            )
+            made["delay"] = state.delay()
+            decided = self._course.decide(state.ready(at), {**made, "round": t}, at)
+            return {**made, "orders": decided.rows(), "decided": decided}
+
+        self._journal.write("begun", {"round": t}, make, f"begun {t}", at=at)
+        open_ = self._journal.state.open
+        assert open_ is not None
+        return self._purchases(open_, open_.clients)
+
+    def _inputs(
+        self,
+        state: State,
+        price: object,
+        present: object,
+        most: object,
+        in_all: object,
+        lot: object,
+        under_way: object,
+    ) -> dict[str, Any]:
+        """Return what the decision of a round depends on, as plain values."""
+        roll = Roll(state.system)
+        clients = roll.clients
+        prices = prices_for("begin: price", roll.listed("begin: price", price), clients)
+        named = None
+        if present is not None:
+            named = clients_in("begin: present", present, roll)
+        there = state.there(named)
+        limits = counts_for("begin: most", roll.listed("begin: most", most), clients)
+        waiting = roll.listed("begin: under_way", under_way)
+        free = counts_for("begin: under_way", waiting, clients)
+        if free is not None:
+            limits = _less(free, limits, state.under_way(), clients)
+        mask = None
+        if len(there) < clients:
+            mask = np.isin(np.arange(clients), there).tolist()
         supply = Supply(
-            most=counts_for("begin: most", most, clients),
+            present=mask,
+            most=limits,
             in_all=optional(
                 whole_number, "begin: in_all", in_all, 0, SAMPLES * CLIENTS
             ),
             lot=whole_number("begin: lot", lot, 1, SAMPLES),
         )
-        begun = None if when is None else moment("begin: when", when)
-        now = accounts.begin(prices, named, supply, begun)
-        self._now, self._orders = now, {}
-        self._latest = now, accounts.controller
-        return [self._purchase(now, client) for client in accounts.there(named)]
+        return {
+            "price": prices.tolist(),
+            "supply": supply_table(supply),
+            "clients": there,
+        }
 
-    def _check_horizon(self) -> None:
-        """Refuse to buy in a round after the last one."""
-        t, horizon = self._accounts.t + 1, self.system.horizon
-        if horizon is not None and t > horizon:
-            raise SettingError(
-                f"begin: round {t}: the horizon is {horizon}, so all rounds are over;"
-                f" amend(horizon={t}) adds one, and present=[] takes late reports"
+    def _purchases(self, open_: Begun, clients: list[int]) -> list[Purchase]:
+        decided = self._course.decided
+        self._why = "" if decided is None else decided.why
+        state, limits = self._journal.state, self._course.controller.buffers.limit
+        assert limits is not None
+        found = []
+        for client in clients:
+            order = state.orders.get((open_.round, client))
+            samples = 0 if order is None else order.asked
+            price = open_.price[client if len(open_.price) > 1 else 0]
+            known = state.delivered.get(client, 0) + state.beyond.get(client, 0)
+            found.append(
+                Purchase(
+                    client=state.system.named(client),
+                    round=open_.round,
+                    samples=samples,
+                    price=price,
+                    keep=int(limits[client]),
+                    last=known + samples,
+                    drop=open_.drop.get(client, ()),
+                )
             )
-
-    def _purchase(self, now: OpenRound, client: int) -> Purchase:
-        self._orders[client] = order = self._accounts.order(now, client)
-        _, _, price = order_to(now.orders, client)
-        ordered = now.ordered(client)
-        first = order.last - now.expected(client, ordered)
-        oldest = max(int(now.before.dropped[0, client]), order.kept_from)
-        return Purchase(client, now.t, ordered, price, first, order.last, oldest)
+        return found
 
     def settle(
         self,
-        reports: Mapping[int, int | Delivery] | None = None,
-        refused: Mapping[int, str] = MappingProxyType({}),
+        reports: Mapping[Any, int | Delivery | list[Delivery]] | None = None,
+        refused: Mapping[Any, str] = MappingProxyType({}),
+        round: int | None = None,
+        key: str | None = None,
     ) -> None:
-        """Write the reports of the round and finish it. A purchase without a report
-        stays open, and its money is reserved.
+        """Write what arrived, on orders of this round or of earlier ones, and finish
+        the round. What is reported neither as delivered nor as cancelled stays under
+        way, and its money is reserved.
+
+        Between two rounds, and after the last one, deliveries that name their rounds
+        are written alone.
 
         Parameters
         ----------
-        reports : mapping of int to int or Delivery, optional
-            Number of samples that each client admitted. Left out: every client admitted
-            all that was ordered.
-        refused : mapping of int to str, optional
+        reports : mapping of int or str to int, Delivery or list of Delivery, optional
+            What arrived from each client: a number of samples of this round's order, a
+            delivery, or several on different orders. Left out: every client delivered
+            all that was ordered in this round.
+        refused : mapping of int or str to str, optional
             Reason why the answer of each of these clients is rejected; it is recorded,
-            and the purchases stay open. If the client comes into quarantine with it,
-            what its report says is charged, and the rest is released.
+            and the purchases stay under way. If the client comes into quarantine with
+            it, what its report says is charged, and the rest is cancelled.
+        round : int, optional
+            The round. With it the call can be repeated: if the round is settled with
+            these reports already, nothing happens.
+        key : str, optional
+            Name of the reports, if no round is open. The same reports with the same key
+            count once.
 
         Raises
         ------
         SettingError, LedgerError
-            If a report is not what it must be, or contradicts the purchases. The round
+            If a report is not what it must be, or contradicts the orders. The round
             stays open, and nothing is written.
         """
-        now = self._begun("settle")
-        rejected = reasons_of("settle: refused", refused)
-        if reports is None:
-            orders = [
-                row for row in self._store.orders(now.t) if row.client not in rejected
-            ]
-            given = {row.client: Delivery(row.ordered) for row in orders}
-        else:
-            given = reports_of("settle: reports", reports)
-        answers = {client: Answer(client) for client in rejected}
-        try:
-            for client in rejected:
-                self._order(now, client)
+        with self._journal.newest() as state:
+            open_, settled, system = state.open, state.settled, state.system
+        t = None if open_ is None else open_.round
+        if round is not None:
+            t = whole_number("settle: round", round, 1, ROUNDS)
+            if t > settled and (open_ is None or open_.round != t):
+                raise SettingError(f"settle: round = {t}: was not begun")
+        roll = Roll(system)
+        rejected = reasons_of("settle: refused", refused, roll)
+        if t is None and (reports is None or rejected):
+            raise SettingError("settle: no round was begun")
+        request = name_of("settle: key", key)
+        asked: dict[str, Any] = {}
+        if reports is not None:
             with _garbage_left_alone():
-                answers |= {
-                    client: self._judged(now, client, each)
-                    for client, each in given.items()
-                }
+                asked["reports"] = reports_of("settle: reports", reports, roll, t)
+        if t is None:
+            self._write_reports("arrived", asked, f"key {request}" if request else None)
+            return
+        asked |= {"round": t, "refused": rejected, "all": reports is None}
+        self._write_reports("settled", asked, f"settled {t}")
+
+    def _write_reports(
+        self,
+        kind: str,
+        asked: dict[str, Any],
+        request: str | None,
+    ) -> None:
+        refused = [client for client, _ in asked.get("refused", [])]
+
+        def make(state: State) -> dict[str, Any]:
+            made: dict[str, Any] = {}
+            if kind == "settled":
+                made["caught"] = [
+                    client
+                    for client in refused
+                    if _offences(state, client) + 1 >= self._offences
+                ]
+            if "reports" not in asked:
+                made["reports"] = _all_of(state, set(refused))
+            rows = made.get("reports", asked.get("reports", []))
+            return {**made, "known": self._journal.known(state, rows)}
+
+        try:
+            with _garbage_left_alone():
+                self._journal.write(kind, asked, make, request)
         except LedgerError as error:
             raise LedgerError(f"{error}; nothing was settled") from None
-        for client, why in rejected.items():
-            answers[client] = replace(
-                answers[client],
-                reason=why,
-                offence=True,
-            )
-        done = self._accounts.settled(
-            now,
-            [answers[client] for client in sorted(answers)],
-            offences=self._offences,
-        )
-        believed = {
-            client: each for client, each in given.items() if client not in rejected
-        }
-        keys = [
-            (now.t, client, key)
-            for client, each in believed.items()
-            for key in each.keys
-        ]
-        self._accounts.commit(done, ("", ""), {}, None, keys=keys)
-        self._now = None
 
-    def check(self, client: int, report: Delivery) -> int:
+    def check(self, client: Client, report: int | Delivery | list[Delivery]) -> int:
         """Check a report without settling the round. Write nothing.
 
         Parameters
         ----------
-        client : int
+        client : int or str
             The client that reports.
-        report : Delivery
+        report : int, Delivery or list of Delivery
             Its report.
 
         Returns
@@ -395,76 +444,61 @@ class Books:
         LedgerError
             If `settle` would refuse the report.
         """
-        now = self._begun("check")
-        number = whole_number("check: client", client, 0, CLIENTS)
-        receipt = self._judged(now, number, delivery("check: report", report)).receipt
-        return 0 if receipt is None else receipt.occupancy
+        with self._journal.newest() as state:
+            if state.open is None:
+                raise SettingError("check: no round was begun")
+            roll, t = Roll(state.system), state.open.round
+            number = roll.number("check: client", client)
+            rows = reports_of("check: report", {client: report}, roll, t)
+            body = {"reports": rows, "known": self._journal.known(state, rows)}
+        last = self._journal.last
+        fields = (last.number + 1, last.at, "arrived", "", "", None, to_text(body))
+        change = apply(state, Entry(*fields, GENESIS))
+        arrived = sum(samples for _, _, samples, _ in change.arrived)
+        course = self._course
+        erased = max((int(row[-1]) for row in rows), default=0)
+        held = int(course.ledger.occupancy[0, number]) + arrived - len(change.rejected)
+        limit = course.controller.buffers.limit
+        if limit is not None:
+            held = min(held, int(limit[number]))
+        if erased > held:
+            raise LedgerError(
+                f"round {t}: client {client}: erased {erased} samples, more than it was"
+                " to hold"
+            )
+        return held - erased
 
-    def _begun(self, call: str) -> OpenRound:
-        if self._now is None:
-            raise SettingError(f"{call}: no round was begun")
-        return self._now
+    def order(self, round: int, client: Client) -> OrderState | None:
+        """Return an order with the states of its samples.
 
-    def _order(self, now: OpenRound, client: int) -> Order:
-        """Return the order to a client, also to one that does not take part; refuse a
-        client that there is not.
+        Parameters
+        ----------
+        round, client : int, and int or str
+            Round and client of the order.
+
+        Returns
+        -------
+        OrderState or None
+            The order; None: there is none.
         """
-        if client in self._orders:
-            return self._orders[client]
-        if client in self._accounts.left or client >= self.system.clients:
-            raise LedgerError(f"round {now.t}: client {client}: has left or is none")
-        return self._accounts.order(now, client)
+        with self._journal.newest() as state:
+            own = order_of("order", round, client, Roll(state.system))
+            return state.orders.get(own) or self._journal.tables.order(*own)
 
-    def _judged(
-        self,
-        now: OpenRound,
-        client: int,
-        report: Delivery,
-    ) -> Answer:
-        order = self._order(now, client)
-        try:
-            return self._accounts.judge(now, order, self._receipt(now, client, report))
-        except DataError as error:
-            raise LedgerError(f"round {now.t}: client {client}: {error}") from None
+    def under_way(self) -> dict[Client, dict[int, int]]:
+        """Return what is under way.
 
-    def _receipt(
-        self,
-        now: OpenRound,
-        client: int,
-        report: Delivery,
-    ) -> Receipt:
-        if now.t in report.earlier:
-            raise DataError(f"earlier has round {now.t}, which is this one")
-        reported = {**report.earlier, now.t: report.admitted}
-        rounds = sorted(reported)
-        open_ = now.outstanding.get(client, {})
-        closed = [t for t in report.earlier if t not in open_ and t < now.t]
-        known = self._store.closed(
-            client, closed
-        )  # repeated reports, as after a kill right after settling
-        admitted = sum(reported.values()) - sum(
-            row.admitted or 0 for row in known.values()
-        )
-        held = now.expected(client, admitted) - report.erased
-        if held < 0:
-            raise DataError(f"erased {report.erased} samples, more than it was to hold")
-        return Receipt(
-            experiment=self._store.experiment,
-            round=now.t,
-            client=client,
-            rounds=tuple(rounds),
-            admitted=tuple([reported[t] for t in rounds]),
-            position=now.known(client) + admitted,
-            occupancy=held,
-            n=held,
-            trained=False,
-            note="",
-            withdrawn=report.erased,
-            lost=0,
-            distinct=0,
-            uses=0,
-            squares=0,
-        )
+        Returns
+        -------
+        dict
+            Number of samples by client and by round of the order.
+        """
+        found = dict[Client, dict[int, int]]()
+        with self._journal.newest() as state:
+            for (t, client), order in sorted(state.orders.items()):
+                own = found.setdefault(state.system.named(client), {})
+                own[t] = order.under_way
+        return found
 
     def amend(
         self,
@@ -474,7 +508,7 @@ class Books:
         **changes: Any,
     ) -> None:
         """Change the terms from the next round on: money, budget, horizon, month, join,
-        weight, leave, suspend.
+        name, weight, leave, suspend.
 
         Parameters
         ----------
@@ -502,12 +536,15 @@ class Books:
             if each not in known:
                 raise SettingError(f"amend: {each}: is none of {', '.join(known)}")
         with _named("amend"):
-            self._accounts.amend(Amendment(**changes), author, reason, key=name)
+            if isinstance(changes.get("leave"), str):
+                roll = Roll(self._journal.state.system_ahead())
+                changes["leave"] = roll.number("leave", changes["leave"])
+            self._journal.amend(Amendment(**changes), author, reason, name)
 
     def adjust(
         self,
         round: int,
-        client: int,
+        client: Client,
         amount: float,
         by: str | None = None,
         why: str = "",
@@ -517,7 +554,7 @@ class Books:
 
         Parameters
         ----------
-        round, client : int
+        round, client : int, and int or str
             Round and client of the order.
         amount : float
             Amount of the invoice less the amount charged; below 0: a refund, at most of
@@ -531,17 +568,20 @@ class Books:
             If there is no such order, or the refund is more than was paid on it;
             nothing is written then.
         """
-        order = order_of("adjust", round, client)
-        change = Amendment(adjust=refund("adjust: amount", amount))
+        system = self._journal.state.system_ahead()
+        t, number = order_of("adjust", round, client, Roll(system))
+        change = exact(refund("adjust: amount", amount))
         author, reason = signed("adjust", by, why)
         name = name_of("adjust: key", key)
-        with _named("adjust"):
-            self._accounts.amend(change, author, reason, order, name)
+        self._journal.adjust(t, number, change, author, reason, name)
 
     def rest(
         self, prices: "PriceProcess", rounds: int | None = None
     ) -> dict[str, tuple[float, float, float]]:
         """Return a forecast of the remaining rounds.
+
+        Only control is simulated, with all clients present. What is under way counts as
+        spent.
 
         Parameters
         ----------
@@ -569,12 +609,32 @@ class Books:
                 f"rest: prices = {shown(prices)}: must be prices, as"
                 " headgate.control.prices.Uniform"
             )
-        return self._accounts.rest(
-            prices, optional(whole_number, "rest: rounds", rounds, 1, ROUNDS)
-        )
+        number = optional(whole_number, "rest: rounds", rounds, 1, ROUNDS)
+        with self._journal.newest() as state:
+            return _forecast(state, self._course, prices, number)
 
-    def statement(self) -> "Statement":
+    def balance(self) -> Balance:
+        """Return the money approved, spent, reserved and left.
+
+        Returns
+        -------
+        Balance
+            The money now, whatever the number of past rounds.
+        """
+        with self._journal.newest() as state:
+            return state.balance()
+
+    def statement(
+        self,
+        since: str | date | None = None,
+        until: str | date | None = None,
+    ) -> "Statement":
         """Return the statement of the accounts.
+
+        Parameters
+        ----------
+        since, until : str, date or datetime, optional
+            The orders from this time on, and before this one; left out: all.
 
         Returns
         -------
@@ -584,7 +644,7 @@ class Books:
         """
         from headgate.books.statement import statement
 
-        return statement(self._store)
+        return statement(self._journal, since, until)
 
     def audit(self) -> "Statement":
         """Replay the accounts on disk and compare the results.
@@ -597,11 +657,12 @@ class Books:
         Raises
         ------
         LedgerError
-            If the replay, the ledger in memory and the statement differ, or a client
-            holds more than its buffer.
+            If an entry, an order or a key was changed after it was written; if the
+            replay, the ledger in memory and a snapshot differ; or if a client holds
+            more than its buffer. The message names the first difference.
         """
-        with self._store.snapshot():
-            self._accounts.audit()
+        with self._journal.tables.snapshot():
+            self._journal.audit()
             return self.statement()
 
     def backup(self, file: Path | str) -> "Statement":
@@ -623,7 +684,7 @@ class Books:
         """
         from headgate.books.statement import backup
 
-        return backup(self._store, checked_path("backup: file", file))
+        return backup(self._journal, checked_path("backup: file", file))
 
     def close(self) -> None:
         """Close the files, so that another process can run rounds."""
@@ -634,6 +695,95 @@ class Books:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _offences(state: State, client: int) -> int:
+    known = state.standing.get(client)
+    return 0 if known is None else known.offences
+
+
+def _all_of(state: State, refused: set[int]) -> list[list[Any]]:
+    """Return the reports by which every client delivered what was ordered."""
+    open_ = state.open
+    if open_ is None:
+        return []
+    found = []
+    for client in open_.clients:
+        order = state.orders.get((open_.round, client))
+        if order is not None and client not in refused:
+            found.append([client, open_.round, order.under_way, [], 0, [], 0])
+    return found
+
+
+def _less(
+    free: int | list[int],
+    limits: int | list[int] | None,
+    under_way: Mapping[int, int],
+    clients: int,
+) -> list[int]:
+    """Return the most samples of each client, of whose `free` places for samples under
+    way some are taken.
+    """
+    places = np.full(clients, free)
+    for client, samples in under_way.items():
+        places[client] -= samples
+    places = np.maximum(places, 0)
+    if limits is not None:
+        places = np.minimum(places, limits)
+    return [int(each) for each in places]
+
+
+def _check_horizon(state: State) -> None:
+    """Refuse to buy in a round after the last one."""
+    t, horizon = state.settled + 1, state.system.horizon
+    if horizon is not None and t > horizon:
+        raise SettingError(
+            f"begin: round {t}: the horizon is {horizon}, so all rounds are over;"
+            f" amend(horizon={t}) adds one, and present=[] takes late reports"
+        )
+
+
+def _check_date(state: State, when: str) -> None:
+    """Refuse a date far ahead: a month never goes back, so one wrong year would end a
+    monthly budget for good.
+    """
+    latest = state.month.name
+    if not latest:
+        return
+    ahead = min(months_between(latest, when), months_between(now(), when))
+    if ahead > MONTHS_AHEAD:
+        where = (
+            f"more than a year after the latest round ({latest}) and after the clock"
+        )
+        raise SettingError(f"begin: when = {when}: is {where}; a month never goes back")
+
+
+def _forecast(
+    state: State,
+    course: Course,
+    prices: "PriceProcess",
+    rounds: int | None,
+) -> dict[str, tuple[float, float, float]]:
+    system, settled = state.system, state.settled
+    last = system.horizon if rounds is None else settled + rounds
+    if last is None:
+        raise SettingError("rounds: must be stated where the end is open")
+    seeds = np.arange(PATHS)
+    controller = Controller(system, course.controller.policy, PATHS, seeds)
+    ledger = start = course.ledger.of_runs(np.zeros(PATHS, dtype=np.int64))
+    reserved = np.full(PATHS, float(state.reserved))
+    for price in np.moveaxis(prices.path(seeds, settled + 1, last + 1), 1, 0):
+        paid = np.ascontiguousarray(price)
+        ledger = controller.post(ledger, controller.decide(ledger, paid, reserved))
+    found = {
+        "spend": ledger.spent - start.spent,
+        "samples": (ledger.ever - start.ever).astype(np.float64),
+        "left": system.money(last) - ledger.spent - reserved,
+    }
+    return {
+        name: (float(each.mean()), *np.quantile(each, (0.05, 0.95)).tolist())
+        for name, each in found.items()
+    }
 
 
 @contextmanager

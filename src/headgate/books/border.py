@@ -6,60 +6,82 @@ read again and replayed.
 """
 
 import getpass
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
-from itertools import islice
-from types import MappingProxyType
-from typing import Any, NamedTuple, TypeVar
+from datetime import datetime, timedelta
+from itertools import islice, pairwise
+from typing import Any, TypeVar
 
 import numpy as np
 
 from headgate.books.messages import TEXT
+from headgate.books.moments import moment
+from headgate.books.nouns import Delivery
 from headgate.control.checks import amount, text, whole_number
-from headgate.control.types import Floats
+from headgate.control.types import Floats, System
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import one_line, shown
 from headgate.limits import CLIENTS, NUMBER, ROUNDS, SAMPLES, TINY
 
+LONGEST_WAIT = timedelta(days=3_650)
+"""the longest time after which an order may expire"""
 COUNT = SAMPLES
 """the most samples that one report may name"""
 T = TypeVar("T")
 
 
-class Delivery(NamedTuple):
-    """The report of a client on its purchases.
+class Roll:
+    """The clients of a system, as a caller names them: by number or by name.
 
     Parameters
     ----------
-    admitted : int
-        Samples admitted on this round's purchase.
-    keys : iterable of str, optional
-        Keys of these samples for the statement, one for each sample or none at all.
-    earlier : mapping of int to int, optional
-        Samples admitted on purchases of earlier rounds, by round. An open purchase that
-        is left out counts as 0. A repeated report is not charged again.
-    erased : int, optional
-        Samples that the client should hold now but that were erased.
-
-    Examples
-    --------
-    >>> Delivery(2, keys=["photo-17", "photo-18"]).admitted
-    2
+    system : System
+        The system.
     """
 
-    admitted: int
-    keys: Iterable[str] = ()
-    earlier: Mapping[int, int] = MappingProxyType({})
-    erased: int = 0
+    def __init__(self, system: System) -> None:
+        self.clients = system.clients
+        names = system.names or ()
+        self._numbers = {name: number for number, name in enumerate(names)}
+
+    def number(self, name: str, value: object) -> int:
+        """Return the number of a client; `name` is that of the argument."""
+        if not isinstance(value, str):
+            return whole_number(name, value, 0, self.clients - 1)
+        if value not in self._numbers:
+            known = "have numbers" if not self._numbers else "have other names"
+            raise SettingError(
+                f"{name} = {shown(repr(value))}: is no client; the clients {known}"
+            )
+        return self._numbers[value]
+
+    def listed(self, name: str, value: object) -> object:
+        """Return the values of a mapping from clients in the order of their numbers;
+        another value as it is.
+        """
+        if not isinstance(value, Mapping):
+            return value
+        own = {
+            self.number(f"{name}: client", client): each
+            for client, each in value.items()
+        }
+        if len(own) != self.clients:
+            raise SettingError(
+                f"{name}: must have a value for each of {self.clients} clients, has"
+                f" {len(own)}"
+            )
+        return [own[client] for client in range(self.clients)]
 
 
 def clients_in(
     name: str,
     value: object,
-    clients: int,
+    roll: Roll,
 ) -> list[int]:
     """Return the clients that a collection of numbers, or a mask with a truth value for
     each client, names.
     """
+    clients = roll.clients
     listed = _listed(name, value, clients)
     if listed and all(isinstance(each, bool | np.bool_) for each in listed):
         if len(listed) != clients:
@@ -69,10 +91,7 @@ def clients_in(
             )
         return [client for client, there in enumerate(listed) if there]
     return sorted(
-        {
-            whole_number(f"{name}[{place}]", each, 0, clients - 1)
-            for place, each in enumerate(listed)
-        }
+        {roll.number(f"{name}[{place}]", each) for place, each in enumerate(listed)}
     )
 
 
@@ -117,67 +136,115 @@ def _one_or_each(
     return [check(f"{name}[{place}]", each) for place, each in enumerate(listed)]
 
 
-def reports_of(name: str, value: object) -> dict[int, Delivery]:
-    """Return the report of each client, sorted by client."""
-    return _by_client(name, value, delivery)
-
-
-def reasons_of(name: str, value: object) -> dict[int, str]:
-    """Return the reason for each refused client, sorted by client."""
-    return _by_client(name, value, _line)
-
-
-def _by_client(
+def reports_of(
     name: str,
     value: object,
-    check: Callable[[str, object], T],
-) -> dict[int, T]:
-    """Return a checked value for each client that a dict has, sorted by client."""
-    found = {}
-    for client, each in _pairs(name, value):
-        number = whole_number(f"{name}: client", client)
-        found[number] = check(f"{name}[{number}]", each)
-    return dict(sorted(found.items()))
+    roll: Roll,
+    t: int | None,
+) -> list[list[Any]]:
+    """Return what is reported as rows of the log: client, round, delivered, keys,
+    cancelled, rejected and erased, sorted by client and round.
+
+    `t` is the round that is open; None: there is none, so each delivery names its own.
+    """
+    rows = list[list[Any]]()
+    for given, each in _pairs(name, value):
+        client = roll.number(f"{name}: client", given)
+        own = f"{name}[{given}]"
+        many = each if isinstance(each, list) else [each]
+        rows += [delivery_row(own, client, delivery, t) for delivery in many]
+    rows.sort(key=lambda row: row[:2])
+    for before, after in pairwise(rows):
+        if before[:2] == after[:2]:
+            raise SettingError(
+                f"{name}: has two reports of client {after[0]} on round {after[1]}"
+            )
+    return rows
 
 
-def delivery(name: str, value: object) -> Delivery:
-    """Return a report; a plain number is a report of that many samples."""
-    if not isinstance(value, Delivery):
-        return Delivery(_count(name, value))
-    admitted = _count(f"{name}.admitted", value.admitted)
-    earlier = {}
-    for t, each in _pairs(f"{name}.earlier", value.earlier):
-        number = whole_number(f"{name}.earlier: round", t, 1, ROUNDS)
-        earlier[number] = _count(f"{name}.earlier[{number}]", each)
-    keys = _keys(f"{name}.keys", value.keys, admitted)
-    return Delivery(admitted, keys, earlier, _count(f"{name}.erased", value.erased))
+def delivery_row(
+    name: str,
+    client: int,
+    value: object,
+    t: int | None,
+) -> list[Any]:
+    """Return one report as a row of the log; a plain number is a delivery of that many
+    samples.
+    """
+    plain: Any = value
+    given = value if isinstance(value, Delivery) else Delivery(plain)
+    own = name if given is not value else f"{name}.delivered"
+    delivered = _count(own, given.delivered)
+    if given.round is not None:
+        t = whole_number(f"{name}.round", given.round, 1, ROUNDS)
+    if t is None:
+        raise SettingError(f"{name}: no round was begun, so name the order's round")
+    if given is not value:
+        return [client, t, delivered, [], 0, [], 0]
+    keys = _keys(f"{name}.keys", given.keys, delivered)
+    cancelled = _count(f"{name}.cancelled", given.cancelled)
+    rejected = [
+        [_key(f"{name}.rejected", key), _line(f"{name}.rejected[{shown(key)}]", why)]
+        for key, why in _pairs(f"{name}.rejected", given.rejected)
+    ]
+    erased = _count(f"{name}.erased", given.erased)
+    return [client, t, delivered, keys, cancelled, sorted(rejected), erased]
+
+
+def reasons_of(
+    name: str,
+    value: object,
+    roll: Roll,
+) -> list[list[Any]]:
+    """Return each refused client with the reason, sorted by client."""
+    return sorted(
+        [roll.number(f"{name}: client", client), _line(f"{name}[{client}]", why)]
+        for client, why in _pairs(name, value)
+    )
+
+
+def expiry_of(
+    name: str,
+    value: object,
+    t: int,
+    at: str,
+) -> int | str | None:
+    """Return the last round, or the time in UTC, at which a sample may arrive."""
+    if value is None:
+        return None
+    if isinstance(value, timedelta):
+        if not timedelta(0) < value <= LONGEST_WAIT:
+            raise SettingError(
+                f"{name} = {value}: must be longer than nothing, and at most"
+                f" {LONGEST_WAIT.days} days"
+            )
+        return moment(name, datetime.fromisoformat(at) + value)
+    return t + whole_number(name, value, 0, ROUNDS)
 
 
 def _keys(
     name: str,
     value: object,
-    admitted: int,
-) -> tuple[str, ...]:
+    delivered: int,
+) -> list[str]:
     """Return the keys of the samples of one report, of which no two are the same."""
-    listed = _listed(name, value, admitted)
-    found = tuple(
-        text(f"{name}[{place}]", each, TEXT) for place, each in enumerate(listed)
-    )
-    if found and len(found) != admitted:
-        raise LedgerError(f"{name}: {len(found)} keys for {admitted} samples")
-    seen = set[str]()
-    for key in found:
-        if not key:
-            raise SettingError(
-                f"{name}: a key is empty; give every sample a key, or none"
-            )
-        if key in seen:
-            raise LedgerError(
-                f"{name}: {shown(key)} is there twice; every sample has a key of"
-                " its own"
-            )
-        seen.add(key)
+    listed = _listed(name, value, delivered)
+    found = [_key(f"{name}[{place}]", each) for place, each in enumerate(listed)]
+    if found and len(found) != delivered:
+        raise LedgerError(f"{name}: {len(found)} keys for {delivered} samples")
+    if len(set(found)) < len(found):
+        twice = next(key for key, n in Counter(found).items() if n > 1)
+        raise LedgerError(
+            f"{name}: {shown(twice)} is there twice; every sample has a key of its own"
+        )
     return found
+
+
+def _key(name: str, value: object) -> str:
+    key = text(name, value, TEXT)
+    if not key:
+        raise SettingError(f"{name}: a key is empty; give every sample a key, or none")
+    return key
 
 
 def signed(
@@ -206,11 +273,13 @@ def order_of(
     call: str,
     t: object,
     client: object,
+    roll: Roll | None = None,
 ) -> tuple[int, int]:
     """Return the round and the client that name an order."""
-    return whole_number(f"{call}: round", t, 1, ROUNDS), whole_number(
-        f"{call}: client", client, 0, CLIENTS
-    )
+    round_ = whole_number(f"{call}: round", t, 1, ROUNDS)
+    if roll is None:
+        return round_, whole_number(f"{call}: client", client, 0, CLIENTS)
+    return round_, roll.number(f"{call}: client", client)
 
 
 def refund(name: str, value: object) -> float:

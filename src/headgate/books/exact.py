@@ -4,6 +4,7 @@ exactly one tenth.
 
 from collections.abc import Iterable
 from decimal import (
+    ROUND_HALF_EVEN,
     Context,
     Decimal,
     DivisionByZero,
@@ -18,6 +19,8 @@ EXACT = Context(
     traps=[Inexact, InvalidOperation, DivisionByZero, Overflow],
 )
 """more digits than any sum of amounts has, so nothing is ever rounded"""
+ROUNDING = Context(prec=1_000)
+"""as many digits, for what is rounded on purpose"""
 NOTHING = Decimal(0)
 
 
@@ -47,3 +50,20 @@ def plainly(amount: Decimal) -> str:
     ('40', '4.45')
     """
     return f"{amount.normalize(EXACT):f}"
+
+
+def charged(
+    price: Decimal,
+    samples: int,
+    quantum: Decimal = NOTHING,
+) -> Decimal:
+    """Return the charge for some samples of one order, rounded to `quantum`, half a
+    quantum to the even one; 0: not rounded.
+
+    >>> charged(Decimal("0.333"), 4), charged(Decimal("0.333"), 4, Decimal("0.01"))
+    (Decimal('1.332'), Decimal('1.33'))
+    """
+    cost = EXACT.multiply(price, Decimal(samples))
+    if not quantum:
+        return cost
+    return cost.quantize(quantum, ROUND_HALF_EVEN, ROUNDING)

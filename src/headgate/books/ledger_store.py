@@ -14,7 +14,6 @@ from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from datetime import UTC, date, datetime
 from decimal import Decimal, InvalidOperation
 from itertools import accumulate
 from pathlib import Path
@@ -26,6 +25,7 @@ from headgate.books.anchor import Anchor
 from headgate.books.durable import Durable, statements
 from headgate.books.exact import NOTHING, exact, plainly, total
 from headgate.books.messages import TEXT
+from headgate.books.moments import now
 from headgate.control.amendments import Amendment, amended
 from headgate.control.charges import exactly
 from headgate.control.supply import EVERYTHING, Supply
@@ -593,7 +593,7 @@ class LedgerStore(Durable):
                 np.asarray(price, np.float64).tobytes(),
                 reserved,
                 begun,
-                _stated(supply),
+                stated(supply),
             ),
         )
         self._run_each(
@@ -1107,60 +1107,6 @@ class LedgerStore(Durable):
         return [Event(*row) for row in self._rows(query)]
 
 
-def now() -> str:
-    """Return the present time in UTC, to the second."""
-    return datetime.now(UTC).isoformat(timespec="seconds")
-
-
-def moment(name: str, when: object) -> str:
-    """Return a date, or a date and time, as its time in UTC; raise SettingError if it
-    is none.
-
-    >>> moment("begin: when", "2026-11-18")
-    '2026-11-18T00:00:00+00:00'
-    >>> moment("begin: when", "2026-11-30T23:00:00-12:00")
-    '2026-12-01T11:00:00+00:00'
-    """
-    try:
-        text = when.isoformat() if isinstance(when, date) else when
-        # other types raise TypeError
-        found = datetime.fromisoformat(text)  # type: ignore[arg-type]
-        utc = (
-            found.replace(tzinfo=UTC) if found.tzinfo is None else found.astimezone(UTC)
-        )
-    except (TypeError, ValueError, OverflowError):
-        raise SettingError(
-            f"{name} = {shown(when)}: must be an ISO date, as in 2026-11-18, or date"
-            " and time"
-        ) from None
-    return utc.isoformat(timespec="seconds")
-
-
-def month_of(time: str) -> str:
-    """Return year and month of a time in UTC; empty for a text of an older version that
-    is no date.
-
-    >>> month_of("2026-11-18T09:00:00+00:00"), month_of("tomorrow")
-    ('2026-11', '')
-    """
-    try:
-        return moment("begun", time)[:7]
-    except SettingError:
-        return ""
-
-
-def months_between(earlier: str, later: str) -> int:
-    """Return how many months a time or a month is after another one.
-
-    >>> months_between("2026-11", "2027-01-15T00:00:00+00:00")
-    2
-    """
-    (year, month), (other, another) = (
-        (int(text[:4]), int(text[5:7])) for text in (earlier, later)
-    )
-    return 12 * (other - year) + another - month
-
-
 def refused_as(name: str, value: object) -> str:
     """Return the name under which it is written that a policy cannot work with a field
     of an amendment.
@@ -1177,7 +1123,7 @@ def changed(change: Amendment) -> dict[str, Any]:
     }
 
 
-def _stated(supply: Supply) -> str:
+def stated(supply: Supply) -> str:
     """Return a supply as JSON; it lists the clients that were absent and omits limits
     that were not set.
     """

@@ -9,7 +9,9 @@ import sys
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
+from datetime import date
 from decimal import Decimal
+from itertools import groupby
 from pathlib import Path
 from shutil import copytree, ignore_patterns, rmtree
 from textwrap import wrap
@@ -19,9 +21,12 @@ import numpy as np
 
 from headgate.books.accounts import reserve
 from headgate.books.anchor import ANCHOR, Anchor
-from headgate.books.border import name_of, order_of, signed
-from headgate.books.durable import on_disk
+from headgate.books.border import Roll, name_of, order_of, signed
+from headgate.books.course import supply_of
+from headgate.books.database import OldFormatError, Tables
+from headgate.books.durable import Durable, on_disk
 from headgate.books.exact import NOTHING, exact, plainly, total
+from headgate.books.journal import Journal
 from headgate.books.ledger_store import (
     LEDGER,
     AmendmentRow,
@@ -29,15 +34,29 @@ from headgate.books.ledger_store import (
     LedgerStore,
     Offered,
     Ordered,
+    stated,
+)
+from headgate.books.moments import moment
+from headgate.books.nouns import (
+    DELIVERED,
+    Client,
+    KeyedSample,
+    OrderState,
 )
 from headgate.books.saved import BoughtRound, Saved, money_text, saved
 from headgate.control.amendments import Amendment
 from headgate.control.checks import path as checked_path
 from headgate.control.types import System
-from headgate.errors import DataError, LedgerError
-from headgate.escaping import cell, printable
+from headgate.errors import DataError, LedgerError, SettingError
+from headgate.escaping import cell, printable, shown
 from headgate.writing import PARTIAL, check_no_link, partial_of, replace_file, sync
 
+MOST_DIGITS = 16
+"""digits of a number that is surely the name of no client"""
+PAGE = 100
+"""rounds whose keys are read at a time"""
+Accounts = Journal | LedgerStore
+"""the accounts of a folder: a journal or, of a run on Flower, a store of format 3"""
 LISTED = 20
 """the most orders that are shown; JSON has them all"""
 WIDTH = 80
@@ -51,8 +70,10 @@ class OrderLine(NamedTuple):
 
     Parameters
     ----------
-    round, client : int
-        Round and client of the order.
+    round : int
+        Round of the order.
+    client : int or str
+        The client.
     time : str
         Time in UTC at which the order was written.
     currency : str
@@ -75,11 +96,19 @@ class OrderLine(NamedTuple):
         Round in which the answer arrived; None: there is no answer yet, and the money
         is reserved.
     keys : tuple of str
-        Keys of the samples; empty: the client reported none.
+        Keys of the delivered samples; empty: none were reported.
+    under_way : int
+        Samples that may still arrive.
+    cancelled : int
+        Samples that will not arrive.
+    rejected : int
+        Delivered samples that were given back, and refunded.
+    beyond : int
+        Samples that arrived beyond the order, or too late: not charged.
     """
 
     round: int
-    client: int
+    client: Client
     time: str
     currency: str
     price: Decimal
@@ -91,6 +120,10 @@ class OrderLine(NamedTuple):
     paid: Decimal
     answered: int | None
     keys: tuple[str, ...]
+    under_way: int = 0
+    cancelled: int = 0
+    rejected: int = 0
+    beyond: int = 0
 
 
 class Statement(NamedTuple):
@@ -159,11 +192,17 @@ class Statement(NamedTuple):
                 places[:] = 0
             bought, paid = np.zeros_like(places), 0.0
             for line in by_round[each.round]:
-                bought[line.client] = line.delivered - line.free
+                client = self._number(line.client)
+                bought[client] = line.delivered - line.rejected - line.free
                 paid += float(line.charged)
-                if line.answered is not None and line.delivered < line.asked:
-                    places[line.client] = line.delivered
+                came = line.delivered + line.under_way
+                if line.answered is not None and came < line.asked:
+                    places[client] = came
             yield BoughtRound(np.array(each.price), bought, paid, places)
+
+    def _number(self, client: Client) -> int:
+        names = self.system.names
+        return int(client) if names is None else names.index(str(client))
 
     def _terms_of_rounds(self) -> Iterator[tuple[Offered, int, bool]]:
         """Yield each settled round with the number of its clients, and whether
@@ -197,9 +236,9 @@ class Statement(NamedTuple):
             rows += [
                 self._not_bought(each, client, price)
                 for client, price in prices
-                if (each.round, client) not in ordered
+                if (each.round, self._named(client)) not in ordered
             ]
-        rows.sort(key=lambda row: (row["round"], row["client"] or 0))
+        rows.sort(key=lambda row: (row["round"], str(row["client"] or 0)))
         return rows
 
     def _not_bought(
@@ -219,7 +258,10 @@ class Statement(NamedTuple):
             None,
             (),
         )
-        return {**empty._asdict(), "client": client}
+        return {**empty._asdict(), "client": self._named(client)}
+
+    def _named(self, client: int | None) -> Client | None:
+        return None if client is None else self.system.named(client)
 
     @property
     def sentence(self) -> str:
@@ -300,6 +342,7 @@ def _shown_order(line: OrderLine) -> dict[str, str | int]:
         "price": money_text(float(line.price)),
         "asked": line.asked,
         "delivered": line.delivered,
+        "under_way": line.under_way,
         "adjusted": money_text(float(line.adjusted)),
         "paid": money_text(float(line.paid)),
         "answered": "-" if line.answered is None else line.answered,
@@ -323,14 +366,142 @@ def _table(title: str, rows: Sequence[Mapping[str, object]]) -> list[str]:
     return ["", title, *map(str.rstrip, texts)]
 
 
-def statement(store: LedgerStore) -> Statement:
-    """Return the statement of a store, as it is at one moment.
+def statement(
+    accounts: Accounts,
+    since: str | date | None = None,
+    until: str | date | None = None,
+) -> Statement:
+    """Return the statement of accounts, as they are at one moment.
+
+    Parameters
+    ----------
+    accounts : Journal or LedgerStore
+        The accounts.
+    since, until : str, date or datetime, optional
+        The orders from this time on, and before this one; left out: all.
 
     Raises
     ------
     LedgerError
         If the orders do not come to exactly what the ledger says was spent.
     """
+    first = None if since is None else moment("since", since)
+    last = None if until is None else moment("until", until)
+    found = _of_store(accounts) if isinstance(accounts, LedgerStore) else None
+    if found is None:
+        assert isinstance(accounts, Journal)
+        return _of_journal(accounts, first, last)
+    lines = [line for line in found.lines if _is_within(line.time, first, last)]
+    return found._replace(lines=lines)
+
+
+def _is_within(
+    time: str,
+    since: str | None,
+    until: str | None,
+) -> bool:
+    return (since is None or since <= time) and (until is None or time < until)
+
+
+def _of_journal(
+    journal: Journal,
+    since: str | None,
+    until: str | None,
+) -> Statement:
+    with journal.newest() as state:
+        balance = state.balance()
+        every = list(lines(journal))
+        made = amendments(journal)
+        spent = total(line.paid for line in every)
+        if spent != balance.spent:
+            raise LedgerError(
+                f"{journal.path}: the orders come to {plainly(spent)}, the ledger says"
+                f" {plainly(balance.spent)}"
+            )
+        own = [line for line in every if _is_within(line.time, since, until)]
+        asked = [
+            each for each in _offers(journal) if _is_within(each.begun, since, until)
+        ]
+        return Statement(own, made, state.system_ahead(), *balance, asked, {})
+
+
+def _offers(journal: Journal) -> list[Offered]:
+    """Return the prices and the supply of the settled rounds."""
+    found = []
+    for entry in journal.tables.of_kinds("begun"):
+        body = json.loads(entry.body)
+        if body["round"] <= journal.settled:
+            supply = stated(supply_of(body["supply"]))
+            prices = tuple(body["price"])
+            found.append(Offered(body["round"], entry.at, prices, supply))
+    return found
+
+
+def lines(
+    journal: Journal,
+    since: int = 1,
+    until: int | None = None,
+    after: tuple[int, int] = (0, -1),
+) -> Iterator[OrderLine]:
+    """Yield one line for each order of the rounds `since` to `until`, by round and
+    client, without holding them all; `after` is the order before the first one.
+    """
+    system, quantum = journal.state.system_ahead(), journal.state.quantum
+    pages = groupby(
+        journal.tables.orders(since, until, after), lambda order: order.round // PAGE
+    )
+    for page, orders in pages:
+        keys = journal.tables.keys(page * PAGE, page * PAGE + PAGE - 1)
+        for order in orders:
+            own = keys.get(order[:2], ())
+            yield _line(order, own, system, quantum)
+
+
+def _line(
+    order: OrderState,
+    samples: Iterable[KeyedSample],
+    system: System,
+    quantum: Decimal,
+) -> OrderLine:
+    return OrderLine(
+        round=order.round,
+        client=system.named(order.client),
+        time=order.at,
+        currency=system.currency,
+        price=order.price,
+        asked=order.asked,
+        delivered=order.delivered,
+        free=min(order.free, order.delivered),
+        charged=order.charged(quantum),
+        adjusted=order.adjusted,
+        paid=order.paid(quantum),
+        answered=order.answered,
+        keys=tuple(each.key for each in samples if each.state == DELIVERED),
+        under_way=order.under_way,
+        cancelled=order.cancelled,
+        rejected=order.rejected,
+        beyond=order.beyond,
+    )
+
+
+def amendments(journal: Journal) -> list[AmendmentRow]:
+    """Return all amendments and adjustments, the oldest first."""
+    found = []
+    for id_, entry in enumerate(journal.tables.of_kinds("amended", "adjusted"), 1):
+        body, order = json.loads(entry.body), None
+        if entry.kind == "amended":
+            change = Amendment(**body["change"])
+        else:
+            order = body["round"], body["client"]
+            change = Amendment(adjust=float(body["amount"]))
+        key = None if entry.request is None else entry.request.removeprefix("key ")
+        named = entry.at, entry.by, entry.why, change, order, key
+        found.append(AmendmentRow(id_, body["after"], *named))
+    return found
+
+
+def _of_store(store: LedgerStore) -> Statement:
+    """Return the statement of a store of format 3."""
     with store.snapshot():
         system, settled, amendments = (
             store.terms(),
@@ -406,9 +577,8 @@ def _lines(
 
 
 @contextmanager
-def opened(folder: Path | str, writes: bool = False) -> Iterator[LedgerStore]:
-    """Open the store of a folder that holds accounts, or a copy of a ledger in one
-    file, and close it afterwards.
+def opened(folder: Path | str, writes: bool = False) -> Iterator[Accounts]:
+    """Open the accounts of a folder, and close them afterwards.
 
     Without `writes` nothing is written, so that the folder may be on a disk that cannot
     be written.
@@ -421,8 +591,42 @@ def opened(folder: Path | str, writes: bool = False) -> Iterator[LedgerStore]:
             f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on"
             " Flower does"
         )
-    with closing(LedgerStore(path, writes)) as store:
-        yield store
+    with closing(_accounts_in(path, writes)) as accounts:
+        yield accounts
+
+
+def _accounts_in(path: Path, writes: bool = True) -> Accounts:
+    try:
+        tables = Tables(path, writes)
+    except OldFormatError:
+        return LedgerStore(path, writes)
+    try:
+        return Journal(tables)
+    except BaseException:
+        tables.close()
+        raise
+
+
+def client_in(
+    folder: Path | str,
+    name: str,
+    stated: str,
+) -> int:
+    """Return the number of a client that a command names by number or by name."""
+    number = stated.removeprefix("-")
+    if number.isdecimal() and len(number) < MOST_DIGITS:
+        return int(stated)
+    with opened(folder) as accounts:
+        if isinstance(accounts, LedgerStore):
+            raise SettingError(f"{name} = {shown(stated)}: the clients have numbers")
+        return Roll(accounts.state.system_ahead()).number(name, stated)
+
+
+def store_of(accounts: Accounts) -> LedgerStore:
+    """Return the accounts of a run on Flower; refuse those of Books."""
+    if not isinstance(accounts, LedgerStore):
+        raise DataError(f"{accounts.path}: holds the accounts of no run on Flower")
+    return accounts
 
 
 def amend(
@@ -437,30 +641,52 @@ def amend(
     the new statement.
     """
     author, reason = signed("amend", by, why)
-    known = None if order is None else order_of("amend", *order)
-    with opened(folder, writes=True) as store:
-        store.amend(change, author, reason, known, name_of("amend: key", key))
-        return statement(store)
+    name = name_of("amend: key", key)
+    with opened(folder, writes=True) as accounts:
+        if isinstance(accounts, LedgerStore):
+            known = None if order is None else order_of("amend", *order)
+            accounts.amend(change, author, reason, known, name)
+        elif order is None:
+            _check_no_adjust(change)
+            accounts.amend(change, author, reason, name)
+        else:
+            roll = Roll(accounts.state.system_ahead())
+            t, client = order_of("amend", *order, roll)
+            amount = exact(change.adjust)
+            accounts.adjust(t, client, amount, author, reason, name)
+        return statement(accounts)
 
 
-def backup(store: LedgerStore, file: Path) -> Statement:
+def _check_no_adjust(change: Amendment) -> None:
+    if change.adjust:
+        raise SettingError(
+            f"adjust = {change.adjust:g}: belongs to an order; name its round and its"
+            " client"
+        )
+
+
+def backup(accounts: Accounts, file: Path) -> Statement:
     """Copy the accounts as they are now into one file, whole or not at all, and return
     the statement of the copy.
     """
     _check_plain(file)
-    if file.exists() and file.samefile(store.path):
+    if file.exists() and file.samefile(accounts.path):
         raise DataError(f"{file}: is the ledger itself; name another file for the copy")
     partial = partial_of(file)
     with on_disk(file):
         try:
-            store.backup(partial)
-            with closing(LedgerStore(partial, writes=False)) as copy:
+            _file_of(accounts).backup(partial)
+            with closing(_accounts_in(partial, writes=False)) as copy:
                 found = statement(copy)
             sync(partial)
             partial.replace(file)
         finally:
             partial.unlink(missing_ok=True)
     return found
+
+
+def _file_of(accounts: Accounts) -> Durable:
+    return accounts if isinstance(accounts, LedgerStore) else accounts.tables
 
 
 def void(
@@ -493,7 +719,8 @@ def void(
     if out.exists():
         raise DataError(f"{out}: exists already; choose another folder for the copy")
     partial = partial_of(out)
-    with on_disk(out), opened(folder) as store:
+    with on_disk(out), opened(folder) as accounts:
+        store = _voidable(accounts)
         try:
             copytree(
                 folder,
@@ -510,6 +737,15 @@ def void(
         finally:
             rmtree(partial, ignore_errors=True)
     return found, after
+
+
+def _voidable(accounts: Accounts) -> LedgerStore:
+    if isinstance(accounts, LedgerStore):
+        return accounts
+    raise LedgerError(
+        f"{accounts.path}: all its amendments can be applied, each was checked when it"
+        " was written; amend the opposite instead"
+    )
 
 
 def _voided(
@@ -582,6 +818,7 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
         int: pl.Int64,
         str: pl.String,
         Decimal: pl.Float64,
+        Client: pl.String,
         int | None: pl.Int64,
         tuple[str, ...]: pl.List(pl.String),
     }
@@ -593,6 +830,7 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
             if isinstance(value, Decimal)
         }
         row["keys"] = list(row["keys"])
+        row["client"] = str(row["client"])
     file = io.BytesIO()
     pl.DataFrame(rows, schema=schema).write_parquet(file)
     return file.getvalue()

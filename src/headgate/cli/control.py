@@ -93,12 +93,12 @@ def _plan_rest(
     format_: Format,
 ) -> None:
     from headgate.api import load
-    from headgate.books.statement import opened
+    from headgate.books.statement import opened, store_of
     from headgate.flower.playable import FlowerAccounts
 
     experiment = load(str(folder / "config.toml"), *overrides)
     with opened(folder) as store, status(format_, "rehearsing"):
-        accounts = FlowerAccounts.of(experiment, store)
+        accounts = FlowerAccounts.of(experiment, store_of(store))
         last = accounts.system.horizon or experiment.rounds
         found = accounts.rest(experiment.prices, last - accounts.t)
     if format_ is Format.json:

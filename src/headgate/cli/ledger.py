@@ -106,11 +106,15 @@ def amend(
             help="With --join: the client's weight; default: the others' mean."
         ),
     ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="With --join: the client's name, if the clients have names."),
+    ] = None,
     leave: Annotated[
-        int | None,
+        str | None,
         typer.Option(
-            metavar="N",
-            help="Client N leaves; its samples are erased.",
+            metavar="CLIENT",
+            help="This client, a number or a name, leaves; its samples are erased.",
         ),
     ] = None,
     suspend: Annotated[
@@ -128,10 +132,14 @@ def amend(
     docs/do/books.md has the rules.
     """
     from headgate.books.statement import amend as amend_folder
+    from headgate.books.statement import client_in
     from headgate.control.amendments import Amendment
 
     last = _horizon(horizon)
-    change = Amendment(money, budget, last, join, weight, leave, suspend, month)
+    leaver = None if leave is None else client_in(folder, "leave", leave)
+    change = Amendment(
+        money, budget, last, join, weight, leaver, suspend, month, name=name
+    )
     author = by or getpass.getuser()
     _show(amend_folder(folder, change, author, why, key=key), format_)
 
@@ -151,7 +159,9 @@ def _horizon(stated: str | None) -> int | Literal["open"] | None:
 def adjust(
     folder: Folder,
     round_: Annotated[int, typer.Option("--round", help="Round of the order.")],
-    client: Annotated[int, typer.Option(help="Client of the order.")],
+    client: Annotated[
+        str, typer.Option(help="Client of the order, a number or a name.")
+    ],
     amount: Annotated[
         float,
         typer.Option(
@@ -168,11 +178,12 @@ def adjust(
     """
     from headgate.books.border import refund
     from headgate.books.statement import amend as amend_folder
+    from headgate.books.statement import client_in
     from headgate.control.amendments import Amendment
 
     change = Amendment(adjust=refund("amount", amount))
     author = by or getpass.getuser()
-    order = (round_, client)
+    order = (round_, client_in(folder, "client", client))
     _show(amend_folder(folder, change, author, why, order, key), format_)
 
 
@@ -190,6 +201,12 @@ def export(
     kind: Annotated[
         Kind, typer.Option("--format", help="Format of the file.")
     ] = Kind.csv,
+    since: Annotated[
+        str | None, typer.Option(help="Only orders from this ISO date on.")
+    ] = None,
+    until: Annotated[
+        str | None, typer.Option(help="Only orders before this ISO date.")
+    ] = None,
 ) -> None:
     """Write one line for each order in DIR, and one for each round without an order.
     The sum of the column `paid` is exactly the money spent.
@@ -199,7 +216,7 @@ def export(
     from headgate.books import statement as books
 
     with books.opened(folder) as store:
-        found = books.statement(store)
+        found = books.statement(store, since, until)
     path = out or Path(f"orders.{kind}")
     if str(path) == "-":
         books.export(found, None, kind)
@@ -234,6 +251,26 @@ def backup(
     say(
         f"{file}: round {found.rounds}, {len(found.lines)} orders, spent"
         f" {found.spent:.2f}, reserved {found.reserved:.2f}"
+    )
+
+
+@commands.command()
+def upgrade(folder: Folder) -> None:
+    """Write the accounts in DIR, of an older version, in the format of this one.
+
+    Nobody may have them open. The old file stays beside the new one, as
+    ledger-3.sqlite. Runs on Flower keep the format that they have.
+    """
+    from headgate.books.upgrade import KEPT
+    from headgate.books.upgrade import upgrade as upgrade_folder
+
+    found = upgrade_folder(folder)
+    if found is None:
+        say(f"{folder}: is in today's format already")
+        return
+    say(
+        f"{folder}: round {found.rounds}, {len(found.lines)} orders, spent"
+        f" {found.spent:.2f}, reserved {found.reserved:.2f}; as it was: {KEPT}"
     )
 
 

@@ -10,7 +10,13 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.control.checks import amount, optional, true_or_false, whole_number
+from headgate.control.checks import (
+    amount,
+    optional,
+    text,
+    true_or_false,
+    whole_number,
+)
 from headgate.control.types import (
     LEDGER_ARRAYS,
     Amended,
@@ -50,6 +56,8 @@ class Amendment:
     join : int, optional
         Number of places of a client that joins; the client gets the next number and
         begins with an empty buffer.
+    name : str, optional
+        Name of the client that joins, if the clients have names.
     weight : float, optional
         Weight of the client that joins, as in `system.weights`; left out: the mean
         weight of the others.
@@ -86,6 +94,7 @@ class Amendment:
     suspend: bool | None = None
     month: float | None = None
     adjust: float = 0.0
+    name: str | None = None
 
     def __post_init__(self) -> None:
         horizon = self.horizon
@@ -101,6 +110,7 @@ class Amendment:
             "suspend": optional(true_or_false, "suspend", self.suspend),
             "month": optional(amount, "month", self.month),
             "adjust": amount("adjust", self.adjust, -NUMBER),
+            "name": optional(text, "name", self.name, 100),
         }
         for name, value in checked.items():
             object.__setattr__(self, name, value)
@@ -108,6 +118,11 @@ class Amendment:
             raise SettingError(
                 f"weight = {self.weight:g}: is for a client that joins; name its places"
                 " with join"
+            )
+        if self.name is not None and self.join is None:
+            raise SettingError(
+                f"name = {self.name}: is for a client that joins; name its places with"
+                " join"
             )
         if all(getattr(self, own.name) == own.default for own in fields(self)):
             raise SettingError("the amendment changes nothing")
@@ -155,6 +170,7 @@ def amended(
         system,
         buffer=buffer,
         weight=weight,
+        names=_names_amended(system, change),
         budget=budget,
         horizon=horizon,
         amended=Amended(money, t, left, suspended),
@@ -184,6 +200,25 @@ def _clients_amended(
     if own is None:
         own = weight[weight > 0].mean()
     return np.append(buffer, change.join), np.append(weight, own)
+
+
+def _names_amended(system: System, change: Amendment) -> tuple[str, ...] | None:
+    """Return the names of the clients under the amended terms."""
+    if system.names is None:
+        if change.name is not None:
+            raise SettingError(
+                f"name = {change.name}: these clients have numbers and no names"
+            )
+        return None
+    if change.join is None:
+        return system.names
+    if change.name is None:
+        raise SettingError(
+            f"join = {change.join}: the clients have names; give the new one a name"
+        )
+    if change.name in system.names:
+        raise SettingError(f"name = {change.name}: is a client already")
+    return (*system.names, change.name)
 
 
 def _money_amended(

@@ -163,6 +163,8 @@ class Controller:
         *,
         present: ArrayLike | None = None,
         most: ArrayLike | None = None,
+        under_way: int = 0,
+        delay: int = 0,
     ) -> Orders:
         """Return the orders of the next round. This method changes nothing.
 
@@ -183,6 +185,11 @@ class Controller:
             an absent client go to the others.
         present, most : array_like, optional
             Values that replace the fields of `supply` with the same names.
+        under_way : int, default 0
+            Samples of earlier orders that may still arrive. They count as bought.
+        delay : int, default 0
+            Rounds that a sample takes to arrive. Nothing is ordered that comes after
+            the horizon, so all money is for the rounds before.
 
         Returns
         -------
@@ -200,10 +207,17 @@ class Controller:
         places = supply.places(self.system, self.buffers.limit, t)
         kept_from = self.buffers.kept_from(ledger, t)
         of_policy, of_selection = self._memories(ledger)
-        if places is not None and not places.any():
+        system = self._due(delay)
+        nothing_fits = places is not None and not places.any()
+        if nothing_fits or (system.horizon or t) < t <= (self.system.horizon or t):
             return self._no_orders(ledger, prices, kept_from, of_selection)
 
         view = self._view(ledger, prices, reserved, supply, places, kept_from)
+        if delay or under_way:
+            view = view._replace(
+                system=system if places is None else system.within(places),
+                under_way=under_way,
+            )
         request, memory = self._asked(view, of_policy)
         self._check_one_run(view, of_policy)
         whole = self._whole_samples(request, ledger, places, supply.lot)
@@ -225,6 +239,12 @@ class Controller:
             memory={**memory, **of_selection},
             quantum=self.system.quantum,
         )
+
+    def _due(self, delay: int) -> System:
+        """Return the system for the rounds in which what is ordered still comes."""
+        if not delay or self.system.horizon is None:
+            return self.system
+        return self.system.ending(max(self.system.horizon - delay, 0))
 
     def why(
         self,

@@ -5,7 +5,7 @@ the array has a value per client. Counts are int64 and money is float64, so neit
 batch of a run nor the order of summation can change a decision.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -70,8 +70,8 @@ class System:
 
     Parameters
     ----------
-    buffer : array_like of int
-        Places of each client, B_m, (M,).
+    buffer : array_like of int, or mapping of str to int
+        Places of each client, B_m, (M,); in a mapping, by the name of the client.
     budget : float
         Budget per round, C.
     horizon : int, optional
@@ -85,6 +85,8 @@ class System:
         Smallest amount of money on an invoice, for example 0.01: what an order costs is
         rounded to it, and half of it is kept back for each order, so that the budget
         holds; left out: nothing is rounded.
+    names : sequence of str, optional
+        Names of the clients, if `buffer` has none.
     amended : Amended, optional
         Effect of the amendments so far, set only by `Controller.amend`; None: no
         amendments.
@@ -99,6 +101,8 @@ class System:
     >>> system = System([8, 9, 10], budget=20.0, horizon=100, currency="$")
     >>> system.clients, system.all_places, system.money(100)
     (3, 27, 2000.0)
+    >>> System({"clinic-a": 200, "clinic-b": 150}, budget=20.0).names
+    ('clinic-a', 'clinic-b')
     """
 
     buffer: Ints
@@ -107,19 +111,23 @@ class System:
     weight: Floats
     currency: str
     quantum: float | None
+    names: tuple[str, ...] | None = field(kw_only=True)
     amended: Amended | None = field(kw_only=True)
 
     def __init__(
         self,
-        buffer: ArrayLike,
+        buffer: ArrayLike | Mapping[str, int],
         budget: float,
         horizon: int | None = None,
         weight: ArrayLike | None = None,
         currency: str = "",
         quantum: float | None = None,
         *,
+        names: Sequence[str] | None = None,
         amended: Amended | None = None,
     ) -> None:
+        if isinstance(buffer, Mapping):
+            names, buffer = list(buffer), list(buffer.values())
         places = _checked_buffer(buffer)
         positive("system.budget", budget)
         checked = {
@@ -129,6 +137,7 @@ class System:
             "weight": _checked_weight(weight, places.size),
             "currency": text("system.currency", currency, 8),
             "quantum": None if quantum is None else checked_quantum(quantum),
+            "names": _checked_names(names, places.size),
             "amended": amended,
         }
         for name, value in checked.items():
@@ -138,6 +147,50 @@ class System:
     def clients(self) -> int:
         """The number of clients, M."""
         return int(self.buffer.size)
+
+    def named(self, client: int) -> int | str:
+        """Return the name of a client, or its number if the system has no names.
+
+        Parameters
+        ----------
+        client : int
+            Number of the client.
+
+        Returns
+        -------
+        int or str
+            The name or the number.
+        """
+        return client if self.names is None else self.names[client]
+
+    def ending(self, last: int) -> "System":
+        """Return the system with the same money in all, for rounds up to `last`.
+
+        Parameters
+        ----------
+        last : int
+            The last round in which anything can be ordered.
+
+        Returns
+        -------
+        System
+            The system; itself if its end is open or not later.
+        """
+        if self.horizon is None or last >= self.horizon:
+            return self
+        money = self.money(self.horizon)
+        own = copy(self)
+        since = 0 if self.amended is None else self.amended.since
+        budget = self.budget * (self.horizon - since) / max(last - since, 1)
+        terms = Amended(0.0, 0) if self.amended is None else self.amended
+        changed = {
+            "horizon": last,
+            "budget": budget,
+            "amended": terms._replace(money=money),
+        }
+        for name, value in changed.items():
+            object.__setattr__(own, name, value)
+        return own
 
     @property
     def rounding(self) -> float:
@@ -209,6 +262,27 @@ def _checked_buffer(buffer: ArrayLike) -> Ints:
         )
     places.setflags(write=False)
     return places
+
+
+def _checked_names(
+    names: Sequence[str] | None,
+    clients: int,
+) -> tuple[str, ...] | None:
+    """Return the names of the clients, of which no two are the same."""
+    if names is None:
+        return None
+    own = tuple(text(f"system.names[{m}]", name, 100) for m, name in enumerate(names))
+    for name in own:
+        if not name or not name.isprintable() or name != name.strip():
+            raise SettingError(
+                f"system.names = {own}: a name is one line of printable characters"
+            )
+    if len(own) != clients or len(set(own)) != clients:
+        raise SettingError(
+            f"system.names = {own}: must be a name of its own for each of {clients}"
+            " clients"
+        )
+    return own
 
 
 def _checked_weight(weight: ArrayLike | None, clients: int) -> Floats:
@@ -359,6 +433,8 @@ class View(NamedTuple):
     money : float, default np.inf
         The most money that may be spent in rounds 1..t, a limit in addition to the
         budget.
+    under_way : int, default 0
+        Samples that were ordered and may still arrive. Their price is in `spent`.
 
     Examples
     --------
@@ -384,11 +460,14 @@ class View(NamedTuple):
     losses: Losses | None = None
     lot: int = 1
     money: float = np.inf
+    under_way: int = 0
 
     @property
     def admitted(self) -> Ints:
-        """The samples ever admitted, whether trained on or not, (R,)."""
-        return self.distinct + self.unused
+        """The samples ever admitted, whether trained on or not, and those under way,
+        (R,).
+        """
+        return self.distinct + self.unused + self.under_way
 
     def one_price(self) -> Floats:
         """Return the price of each run.

@@ -5,8 +5,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.books.books import Purchase
 from headgate.books.messages import LARGEST, LISTED, TEXT, checked
+from headgate.books.nouns import Purchase
 from headgate.control.checks import amount, text, whole_number
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
@@ -17,6 +17,9 @@ from headgate.writing import json_bytes, replace_file, sync
 META = "headgate"
 """key of purchases and reports in the meta data of an FLModel"""
 SENT = f"admit: model.meta.{META}"
+COUNTS = ("client", "round", "samples", "keep", "last")
+SENT_FIELDS = (*COUNTS, "price")
+"""the fields of a purchase that are sent"""
 
 
 class Admissions:
@@ -170,22 +173,20 @@ def _purchase(model: Any) -> tuple[str, Purchase]:
             " AdmissionController has sent it"
         )
     run = text(f"{SENT}.run", sent.get("run"), TEXT)
-    counts = ("client", "round", "samples", "first", "last", "oldest")
     fields = {
         name: whole_number(
             f"{SENT}.{name}", sent.get(name), int(name == "round"), LARGEST
         )
-        for name in counts
+        for name in COUNTS
     }
     if fields["samples"] > fields["last"]:
         raise SettingError(
             f"{SENT}.samples = {fields['samples']}: must be at most last ="
             f" {fields['last']}"
         )
-    return run, Purchase(
-        **fields,
-        price=amount(f"{SENT}.price", sent.get("price")),
-    )
+    price = amount(f"{SENT}.price", sent.get("price"))
+    client, t, samples, keep, last = fields.values()
+    return run, Purchase(client, t, samples, price, keep, last)
 
 
 def _read(path: Path) -> _Count | None:

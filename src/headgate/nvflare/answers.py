@@ -2,15 +2,16 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.books.books import Delivery
+from headgate.books.books import Books
 from headgate.books.messages import checked
+from headgate.books.nouns import Delivery
 from headgate.books.updates import NamedArrays, check_update, in_type_of
-from headgate.errors import DataError, HeadgateError
+from headgate.errors import DataError, HeadgateError, LedgerError
 from headgate.escaping import one_line, shown
 
 Model = dict[str, NDArray[Any]]
@@ -32,8 +33,65 @@ def refused_if_unreadable() -> Iterator[None]:
         ) from None
 
 
+class Reported(NamedTuple):
+    """A client's report.
+
+    Parameters
+    ----------
+    admitted : dict of int to int
+        Samples admitted in each of some rounds, up to the present one.
+    erased : int
+        Samples that the client should hold now but that were erased.
+    """
+
+    admitted: dict[int, int]
+    erased: int
+
+    def deliveries(self, books: Books, client: int) -> list[Delivery]:
+        """Return what the report says about each order to the client.
+
+        A client ignores an order once it has done a later one, so what it does not
+        report of an open order will not arrive.
+
+        Raises
+        ------
+        LedgerError
+            If it reports more than was ordered, or less than it did before.
+        """
+        rounds = books.under_way().get(client, {}).keys() | self.admitted.keys()
+        found, before = list[Delivery](), 0
+        for t in sorted(rounds):
+            admitted = self.admitted.get(t, 0)
+            order = books.order(t, client)
+            asked = known = left = 0
+            if order is not None:
+                asked, known = order.asked, order.delivered + order.beyond
+                # an order states a position, so samples of earlier orders count in it
+                left = max(asked - known - before, 0)
+            more = admitted - known
+            if more > left:
+                raise LedgerError(
+                    f"round {max(rounds)}: client {client}: admitted {admitted} samples"
+                    f" in round {t}, {left} of {asked} ordered ones were left"
+                )
+            if more < 0:
+                raise LedgerError(
+                    f"round {max(rounds)}: client {client}: takes back {-more} samples"
+                    " that it reported before"
+                )
+            before += more
+            if order is not None:
+                cancelled = max(order.under_way - more, 0)
+                found.append(Delivery(more, cancelled=cancelled, round=t))
+        now = max(rounds)
+        if not found or found[-1].round != now:
+            found.append(Delivery(round=now))
+        found[-1] = found[-1]._replace(erased=self.erased)
+        return found
+
+
 @refused_if_unreadable()
-def read_report(sent: Any, t: int) -> Delivery:
+def read_report(sent: Any, t: int) -> Reported:
     """Return a client's report on round t. A malformed report is refused; the accounts
     check whether it can be true.
     """
@@ -47,11 +105,7 @@ def read_report(sent: Any, t: int) -> Delivery:
         )
     done = dict(zip(rounds, admitted, strict=True))
     erased = checked("erased", int, report.get("erased"))
-    return Delivery(
-        done.pop(t),
-        earlier=done,
-        erased=erased,
-    )
+    return Reported(done, erased)
 
 
 @refused_if_unreadable()

@@ -15,15 +15,16 @@ from nvflare.app_common.abstract.model import make_model_learnable
 from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.workflows.base_fedavg import BaseFedAvg
 
-from headgate.books.books import Books, Delivery, Purchase
+from headgate.books.books import Books
 from headgate.books.messages import TEXT
+from headgate.books.nouns import Delivery, Purchase
 from headgate.books.updates import NamedArrays, check_update, shorten
 from headgate.control.checks import amount, optional, text, whole_number
 from headgate.control.types import System
 from headgate.errors import DataError, HeadgateError, SettingError
 from headgate.escaping import one_line, shown
 from headgate.limits import TINY
-from headgate.nvflare.admissions import META
+from headgate.nvflare.admissions import META, SENT_FIELDS
 from headgate.nvflare.answers import Model, cast, read_report, read_update, same_shapes
 from headgate.nvflare.settings import (
     amounts,
@@ -241,7 +242,7 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         """
         self.current_round = t
         there = checked_present(t, self.present(t), self.sites)
-        quarantined = books.quarantined
+        quarantined = {int(client) for client in books.quarantined}
         present = [
             m
             for m in range(books.system.clients)
@@ -260,7 +261,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         write_model(self._path(t), after)
         books.settle(judged.reports, judged.refused)
         self._path(t - 1).unlink(missing_ok=True)
-        for client in sorted(books.quarantined - quarantined):
+        caught = {int(client) for client in books.quarantined} - quarantined
+        for client in sorted(caught):
             lift = f"headgate flower clients {self.folder} --lift {client}"
             self.warning(
                 f"{self.sites[client]}: gets no more orders after {self.offences}"
@@ -283,16 +285,18 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         """Send the purchases and the model, wait, and return the answers by client."""
         answers: dict[int, FLModel] = {}
         for each in purchases:
-            meta = {META: {**each._asdict(), "run": run}}
+            client = int(each.client)
+            sent = {name: getattr(each, name) for name in SENT_FIELDS}
+            meta = {META: {**sent, "run": run}}
             self.send_model(
                 data=FLModel(
                     params=model,
                     current_round=t,
                     meta=meta,
                 ),
-                targets=[self.sites[each.client]],
+                targets=[self.sites[client]],
                 timeout=self.timeout,
-                callback=partial(answers.__setitem__, each.client),
+                callback=partial(answers.__setitem__, client),
             )
         while self.get_num_standing_tasks() and not self.abort_signal.triggered:
             time.sleep(self._task_check_period)
@@ -312,8 +316,9 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         for client, answer in sorted(answers.items()):
             try:
                 report = read_report(answer.meta.get(META), t)
-                held = books.check(client, report)
-                judged.reports[client] = report
+                deliveries = report.deliveries(books, client)
+                held = books.check(client, deliveries)
+                judged.reports[client] = deliveries
                 if held:
                     is_change = answer.params_type == ParamsType.DIFF
                     update = read_update(answer.params, is_change, model, self.norm_cap)
@@ -409,7 +414,7 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
 class _Judged(NamedTuple):
     """The checked answers of a round, each sorted by client."""
 
-    reports: dict[int, Delivery]
+    reports: dict[int, list[Delivery]]
     """reports that agree with the purchases, also of clients whose answers are refused
     for another reason
     """

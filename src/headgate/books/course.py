@@ -1,0 +1,323 @@
+"""The decision's side of the accounts: what the policy is asked, and what it is told.
+
+Its numbers are floats and its memory is the policy's. The accounts in `state` hold the
+money. Both meet in `within`, which never lets more out than there is.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from decimal import Decimal, localcontext
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from headgate.books.exact import EXACT, NOTHING, charged, exact
+from headgate.books.nouns import Entry, KeyedSample
+from headgate.books.state import Change, State, to_text
+from headgate.control.controller import Controller
+from headgate.control.supply import Supply
+from headgate.control.types import (
+    LEDGER_ARRAYS,
+    Contents,
+    Ints,
+    Ledger,
+    Orders,
+    Report,
+)
+from headgate.errors import LedgerError
+
+
+class Decided(NamedTuple):
+    """The decision of a round.
+
+    Parameters
+    ----------
+    orders : Orders
+        What the policy wants.
+    samples : list of int
+        What each client is asked for: at most that.
+    free : list of int
+        How many of these are not paid for.
+    why : str
+        Why, in words.
+    """
+
+    orders: Orders
+    samples: list[int]
+    free: list[int]
+    why: str = ""
+
+    def rows(self) -> list[list[int]]:
+        """Return client, samples and free ones of each order."""
+        both = enumerate(zip(self.samples, self.free, strict=True))
+        return [[client, *order] for client, order in both if order[0]]
+
+
+@dataclass(
+    frozen=True,
+    eq=False,
+)
+class Course:
+    """The policy's ledger after an entry.
+
+    Parameters
+    ----------
+    controller : Controller
+        The controller under the terms of the next round.
+    ledger : Ledger
+        The ledger after the last settled round.
+    decided : Decided or None
+        The decision of the round that is open.
+    arrived : tuple
+        What arrived since the last settled round outside of a round, as in `Change`.
+    rejected : tuple of KeyedSample
+        What was given back since.
+    """
+
+    controller: Controller
+    ledger: Ledger
+    decided: Decided | None = None
+    arrived: tuple[tuple[int, int, int, Decimal], ...] = ()
+    rejected: tuple[KeyedSample, ...] = ()
+
+    def decide(
+        self,
+        ready: State,
+        body: Mapping[str, Any],
+        at: str,
+    ) -> Decided:
+        """Return the decision of the next round.
+
+        Parameters
+        ----------
+        ready : State
+            The state, without orders that have expired.
+        body : dict
+            The entry of the round, without its orders.
+        at : str
+            Time of the entry.
+        """
+        t, supply = body["round"], supply_of(body["supply"])
+        available = ready.available(t, at, body["overdraft"])
+        if ready.month.limit:
+            month = ready.month.at(at, ready.spent)
+            supply = supply._replace(money=float(month.base + month.limit))
+        prices = np.asarray(body["price"], dtype=np.float64)
+        paid = prices if prices.size == 1 else prices[None, :]
+        orders = self.controller.decide(
+            self.ledger,
+            paid,
+            np.array([float(ready.reserved)]),
+            supply,
+            under_way=sum(ready.under_way().values()),
+            delay=body["delay"],
+        )
+        wanted = orders.admitted[0].tolist()
+        free = [0] * len(wanted)
+        if orders.free is not None:
+            free = np.minimum(orders.free[0], orders.admitted[0]).tolist()
+        lot, quantum = supply.lot, ready.quantum
+        samples = within(wanted, body["price"], available, lot, quantum, free)
+        free = [min(pair) for pair in zip(free, samples, strict=True)]
+        reserved = np.array([float(ready.reserved)])
+        why = self.controller.why(self.ledger, orders, reserved, supply)
+        return Decided(orders, samples, free, why)
+
+    def after(
+        self,
+        before: State,
+        entry: Entry,
+        change: Change,
+    ) -> "Course":
+        """Return the course after an entry; raise LedgerError if the policy decides
+        otherwise than the entry says.
+        """
+        course = replace(
+            self,
+            arrived=(*self.arrived, *change.arrived),
+            rejected=(*self.rejected, *change.rejected),
+        )
+        if entry.kind == "begun":
+            course = course._begun(before, entry)
+        if entry.kind == "settled":
+            course = course._posted()
+        for amendment in change.amended:
+            controller, ledger = course.controller.amend(course.ledger, amendment)
+            course = replace(
+                course,
+                controller=controller,
+                ledger=ledger,
+            )
+        spent = np.array([float(change.state.spent)])
+        return replace(course, ledger=replace(course.ledger, spent=spent))
+
+    def _begun(self, before: State, entry: Entry) -> "Course":
+        body = json.loads(entry.body)
+        if self.decided is not None:  # decided by this process, just now
+            return self
+        decided = self.decide(before.ready(entry.at), body, entry.at)
+        said = body["orders"]
+        if body.get("recorded"):
+            samples = [0] * len(decided.samples)
+            for client, ordered, _ in said:
+                samples[client] = ordered
+            orders = replace(decided.orders, admitted=np.array([samples]))
+            return replace(self, decided=Decided(orders, samples, decided.free))
+        if decided.rows() != said:
+            raise LedgerError(f"round {body['round']}: {_other(decided.rows(), said)}")
+        return replace(self, decided=decided)
+
+    def _posted(self) -> "Course":
+        """Return the course after a round, from what arrived in it."""
+        assert self.decided is not None
+        orders = self.decided.orders
+        admitted, late = np.zeros_like(orders.admitted), np.zeros_like(orders.admitted)
+        charge = NOTHING
+        with localcontext(EXACT):
+            for t, client, samples, cost in self.arrived:
+                if t == orders.t:
+                    admitted[0, client] += samples
+                else:
+                    late[0, client] += samples
+                    charge += cost
+        report = Report(admitted)
+        if late.any():
+            report = Report(admitted, late, np.array([max(float(charge), 0.0)]))
+        ledger = self.controller.post(self.ledger, orders, report)
+        return Course(self.controller, _without(ledger, self.rejected))
+
+    # as text
+
+    def to_json(self) -> str:
+        """Return the ledger as text. It is written between two rounds only."""
+        ledger, contents = self.ledger, self.ledger.contents
+        arrays = {name: getattr(ledger, name) for name in LEDGER_ARRAYS}
+        table: dict[str, Any] = {
+            "t": ledger.t,
+            "arrays": _to_table(arrays),
+            "memory": _to_table(ledger.memory),
+            "recent": [_to_list(each) for each in contents.recent],
+        }
+        places = {
+            name: array
+            for name, array in contents._asdict().items()
+            if name != "recent" and array is not None
+        }
+        table["contents"] = _to_table(places)
+        return to_text(table)
+
+    @classmethod
+    def of_json(cls, text: str, controller: Controller) -> "Course":
+        """Return the course in a text."""
+        table = json.loads(text)
+        recent = tuple(_of_list(each) for each in table["recent"])
+        ledger = Ledger(
+            t=table["t"],
+            contents=Contents(recent, **_of_table(table["contents"])),
+            memory=_of_table(table["memory"]),
+            terms=controller.terms,
+            **_of_table(table["arrays"]),
+        )
+        return cls(controller, ledger)
+
+
+def within(
+    wanted: list[int],
+    prices: list[float],
+    available: Decimal,
+    lot: int,
+    quantum: Decimal,
+    free: list[int] | None = None,
+) -> list[int]:
+    """Return the samples that each client is asked for, which never cost more than is
+    available.
+
+    Floats decide what is wanted, so its exact price may be a little more. Then the
+    dearest clients are asked for less, in whole lots. `free` samples cost nothing.
+
+    >>> within([2, 2], [0.1, 0.2], Decimal("0.5"), 1, NOTHING)
+    [2, 1]
+    """
+    exact_prices = [exact(price) for price in prices]
+    if len(exact_prices) == 1:
+        exact_prices *= len(wanted)
+    gifts = free or [0] * len(wanted)
+    found = list(wanted)
+    with localcontext(EXACT):
+        costs = [
+            charged(price, samples - gift, quantum)
+            for price, samples, gift in zip(exact_prices, wanted, gifts, strict=True)
+        ]
+        over = sum(costs, NOTHING) - max(available, NOTHING)
+        dearest = sorted(range(len(found)), key=lambda m: -exact_prices[m])
+        for client in dearest:
+            price = exact_prices[client]
+            while over > 0 and found[client] and price:
+                too_many = int(over // (price * lot)) + 1
+                fewer = max(found[client] - too_many * lot, 0)
+                cost = charged(price, max(fewer - gifts[client], 0), quantum)
+                over += cost - costs[client]
+                found[client], costs[client] = fewer, cost
+    return found
+
+
+def _other(own: list[list[int]], said: list[list[int]]) -> str:
+    """Return in words where the orders of the replay differ from those recorded."""
+    replayed = {client: order for client, *order in own}
+    recorded = {client: order for client, *order in said}
+    client = min(
+        m
+        for m in replayed.keys() | recorded.keys()
+        if replayed.get(m) != recorded.get(m)
+    )
+    ordered, _ = recorded.get(client, [0, 0])
+    again, _ = replayed.get(client, [0, 0])
+    return f"client {client} was ordered {ordered} samples, the replay orders {again}"
+
+
+def _without(ledger: Ledger, rejected: tuple[KeyedSample, ...]) -> Ledger:
+    """Return the ledger with a free place for each rejected sample that was held."""
+    if not rejected:
+        return ledger
+    dropped: Ints = ledger.dropped.copy()
+    for sample in rejected:
+        client = sample.client
+        if dropped[0, client] <= sample.place < ledger.admitted[0, client]:
+            dropped[0, client] += 1
+    return replace(ledger, dropped=dropped)
+
+
+def supply_table(supply: Supply) -> dict[str, Any]:
+    """Return a supply as JSON holds it, without what is usual."""
+    table: dict[str, Any] = {"lot": supply.lot, "in_all": supply.in_all}
+    for name in ("present", "most"):
+        value = getattr(supply, name)
+        table[name] = value if value is None else np.asarray(value).tolist()
+    return {
+        name: value
+        for name, value in table.items()
+        if value is not None and (name, value) != ("lot", 1)
+    }
+
+
+def supply_of(table: Mapping[str, Any]) -> Supply:
+    """Return the supply in a table."""
+    return Supply(**table)
+
+
+def _to_list(array: Any) -> list[Any]:
+    return [str(array.dtype), list(array.shape), array.ravel().tolist()]
+
+
+def _of_list(kept: list[Any]) -> Any:
+    kind, shape, values = kept
+    return np.array(values, dtype=kind).reshape(shape)
+
+
+def _to_table(arrays: Mapping[str, Any]) -> dict[str, list[Any]]:
+    return {name: _to_list(array) for name, array in arrays.items()}
+
+
+def _of_table(table: Mapping[str, list[Any]]) -> dict[str, Any]:
+    return {name: _of_list(kept) for name, kept in table.items()}

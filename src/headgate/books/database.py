@@ -1,0 +1,382 @@
+"""The database of the accounts: the only file with their SQL. SQLite is behind it.
+
+What the accounts need of a database is here: a transaction in which a check and a write
+are one, rows that are appended, a leader, and the types INTEGER and TEXT. The log is
+the table `entries`. `orders` and `samples` follow from it, so that a statement need not
+replay; `audit` compares them with the replay. All rows have the account that they are
+of.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import Any
+
+from headgate.books.anchor import Anchor
+from headgate.books.durable import Durable, statements
+from headgate.books.ledger_store import LEDGER
+from headgate.books.messages import TEXT
+from headgate.books.nouns import Entry, KeyedSample, OrderState
+from headgate.errors import DataError, SettingError
+from headgate.escaping import one_line
+from headgate.writing import FolderLock
+
+FORMAT = "headgate ledger 4"
+OLD = "headgate ledger store 3"
+"""what the names of the formats before begin with"""
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+    account TEXT NOT NULL,
+    number INTEGER NOT NULL CHECK (number > 0),
+    at TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    author TEXT NOT NULL,
+    why TEXT NOT NULL,
+    request TEXT,
+    body TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (account, number),
+    UNIQUE (account, request)
+) STRICT;
+CREATE TABLE IF NOT EXISTS snapshots (
+    account TEXT NOT NULL,
+    number INTEGER NOT NULL CHECK (number > 0),
+    hash TEXT NOT NULL,
+    state TEXT NOT NULL,
+    course TEXT NOT NULL,
+    PRIMARY KEY (account, number)
+) STRICT;
+CREATE TABLE IF NOT EXISTS orders (
+    account TEXT NOT NULL,
+    round INTEGER NOT NULL CHECK (round > 0),
+    client INTEGER NOT NULL CHECK (client >= 0),
+    at TEXT NOT NULL,
+    price TEXT NOT NULL,
+    asked INTEGER NOT NULL CHECK (asked > 0),
+    free INTEGER NOT NULL CHECK (free BETWEEN 0 AND asked),
+    delivered INTEGER NOT NULL CHECK (delivered BETWEEN 0 AND asked),
+    cancelled INTEGER NOT NULL CHECK (cancelled BETWEEN 0 AND asked - delivered),
+    rejected INTEGER NOT NULL CHECK (rejected BETWEEN 0 AND delivered),
+    beyond INTEGER NOT NULL CHECK (beyond >= 0),
+    adjusted TEXT NOT NULL,
+    answered INTEGER,
+    expires TEXT,
+    PRIMARY KEY (account, round, client)
+) STRICT;
+CREATE TABLE IF NOT EXISTS samples (
+    account TEXT NOT NULL,
+    key TEXT NOT NULL,
+    client INTEGER NOT NULL CHECK (client >= 0),
+    round INTEGER NOT NULL CHECK (round > 0),
+    place INTEGER NOT NULL CHECK (place >= 0),
+    state TEXT NOT NULL,
+    why TEXT NOT NULL,
+    PRIMARY KEY (account, key, client)
+) STRICT;
+CREATE INDEX IF NOT EXISTS samples_of ON samples (account, round, client);
+"""
+ORDER = (
+    "round, client, at, price, asked, free, delivered, cancelled, rejected, beyond,"
+    " adjusted, answered, expires"
+)
+SAMPLE = "client, key, round, place, state, why"
+ENTRY = "number, at, kind, author, why, request, body, hash"
+CHANGES = ("delivered", "cancelled", "rejected", "beyond", "adjusted", "answered")
+"""the columns of an order that change"""
+AT_ONCE = 500
+"""rows that one statement asks for"""
+PAGE = 2_000
+"""rows that are read at a time"""
+KEPT = 2
+"""snapshots that are kept"""
+UNREADABLE = (ValueError, TypeError, KeyError, InvalidOperation, SettingError)
+"""errors from values that no ledger holds"""
+
+
+class OldFormatError(DataError):
+    """The file holds accounts of an older format."""
+
+
+class Tables(Durable):
+    """The tables of one account in one file.
+
+    Parameters
+    ----------
+    path : Path or str
+        The file. Beside it stands a small file that tells how far the accounts have
+        come.
+    writes : bool
+        As for `Durable`.
+    """
+
+    format = FORMAT
+    schema = statements(SCHEMA)
+
+    def __init__(self, path: Path | str, writes: bool = True) -> None:
+        path = Path(path)
+        self._has_anchor = path.name == LEDGER  # a backup has none
+        # read first: the ledger may go on meanwhile
+        self.anchor = Anchor.of(path.parent) if self._has_anchor else None
+        if self.anchor is not None and not path.exists():
+            raise self.anchor.missing(path, "missing")
+        self.account = ""
+        super().__init__(path, writes)
+
+    def _check_new(self) -> None:
+        if self.anchor is not None:
+            raise self.anchor.missing(self.path, "empty")
+
+    def _check_kind(self) -> None:
+        if str(self.meta("format")).startswith(OLD):
+            raise OldFormatError(
+                f"{self.path}: is of format 3; `headgate ledger upgrade"
+                f" {self.path.parent}` makes one of format 4 of it, and keeps a copy"
+            )
+        super()._check_kind()
+
+    def _opened(self) -> None:
+        self.check()
+        self.account = str(self.meta("account") or "")
+
+    def lead(self, lock: FolderLock) -> None:
+        """Become the one process that runs rounds; refuse if there is another."""
+        lock.take(self.path.parent, self.path.parent)
+
+    def create(self, account: str) -> None:
+        """Name the account of a new file, in a transaction of the caller."""
+        self._run("INSERT INTO meta VALUES ('account', ?)", (account,))
+        self.account = account
+
+    def remember(self, key: str, value: str) -> None:
+        """Write what is no part of the accounts, as a hint to other processes."""
+        if self.meta(key) != value:
+            with self.transaction():
+                self._run(
+                    "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO"
+                    " UPDATE SET value = excluded.value",
+                    (key, value),
+                )
+
+    def check_anchor(self, begun: int, settled: int, amendments: int) -> None:
+        """Refuse accounts that had come farther when the file beside was written."""
+        if self.anchor is not None:
+            found = Anchor(self.account, begun, settled, amendments)
+            self.anchor.check(self.path, found)
+
+    def write_anchor(self, begun: int, settled: int, amendments: int) -> None:
+        """Write how far the accounts have come, after a commit."""
+        if self._has_anchor:
+            anchor = Anchor(self.account, begun, settled, amendments)
+            anchor.write(self.path.parent)
+
+    def close_log(self) -> None:
+        """Leave all content in the one file, with no log beside it."""
+        self._run("PRAGMA journal_mode = DELETE")
+
+    @contextmanager
+    def readable(self, what: str) -> Iterator[None]:
+        """Turn errors from values that no ledger holds into a DataError of one line."""
+        try:
+            yield
+        except UNREADABLE as error:
+            raise DataError(
+                f"{self.path}: is damaged ({what}: {one_line(error, TEXT)})"
+            ) from None
+
+    # the log
+
+    def append(self, entry: Entry) -> None:
+        """Append an entry to the log."""
+        self._run(
+            f"INSERT INTO entries (account, {ENTRY}) VALUES (?, ?, ?, ?, ?, ?, ?, ?,"
+            " ?)",
+            (self.account, *entry),
+        )
+
+    def entries(self, after: int = 0) -> Iterator[Entry]:
+        """Yield the entries after a number, a page at a time."""
+        query = (
+            f"SELECT {ENTRY} FROM entries WHERE account = ? AND number > ? ORDER BY"
+            f" number LIMIT {PAGE}"
+        )
+        rows = self._rows(query, (self.account, after))
+        while rows:
+            for row in rows:
+                yield Entry(*row)
+            if len(rows) < PAGE:
+                return
+            rows = self._rows(query, (self.account, rows[-1][0]))
+
+    def of_kinds(self, *kinds: str) -> list[Entry]:
+        """Return all entries of some kinds."""
+        rows = self._rows(
+            f"SELECT {ENTRY} FROM entries WHERE account = ? AND kind IN"
+            f" ({_marks(kinds)}) ORDER BY number",
+            (self.account, *kinds),
+        )
+        return [Entry(*row) for row in rows]
+
+    def request(self, request: str) -> Entry | None:
+        """Return the entry of a request."""
+        rows = self._rows(
+            f"SELECT {ENTRY} FROM entries WHERE account = ? AND request = ?",
+            (self.account, request),
+        )
+        return Entry(*rows[0]) if rows else None
+
+    def snapshot_before(self, number: int) -> tuple[int, str, str, str] | None:
+        """Return the latest snapshot up to an entry: its number, hash, state and
+        course.
+        """
+        rows = self._rows(
+            "SELECT number, hash, state, course FROM snapshots WHERE account = ? AND"
+            " number <= ? ORDER BY number DESC LIMIT 1",
+            (self.account, number),
+        )
+        return rows[0] if rows else None
+
+    def snapshots(self) -> dict[int, tuple[str, str, str]]:
+        """Return all snapshots by their number."""
+        rows = self._rows(
+            "SELECT number, hash, state, course FROM snapshots WHERE account = ?",
+            (self.account,),
+        )
+        return {number: (hash_, state, course) for number, hash_, state, course in rows}
+
+    def keep_snapshot(self, entry: Entry, state: str, course: str) -> None:
+        """Write a snapshot after an entry, and remove the oldest ones."""
+        self._run(
+            "INSERT INTO snapshots VALUES (?, ?, ?, ?, ?)",
+            (self.account, entry.number, entry.hash, state, course),
+        )
+        old = sorted(
+            number
+            for (number,) in self._rows(
+                "SELECT number FROM snapshots WHERE account = ?", (self.account,)
+            )
+        )[:-KEPT]
+        self._run_each(
+            "DELETE FROM snapshots WHERE account = ? AND number = ?",
+            [(self.account, number) for number in old],
+        )
+
+    # what follows from it
+
+    def put_orders(self, orders: Iterable[OrderState]) -> None:
+        """Write orders as they are now."""
+        changes = ", ".join(f"{name} = excluded.{name}" for name in CHANGES)
+        self._run_each(
+            f"INSERT INTO orders (account, {ORDER}) VALUES ({_marks(range(14))}) ON"
+            f" CONFLICT (account, round, client) DO UPDATE SET {changes}",
+            [(self.account, *_row_of(order)) for order in orders],
+        )
+
+    def orders(
+        self,
+        since: int = 1,
+        until: int | None = None,
+        after: tuple[int, int] = (0, -1),
+    ) -> Iterator[OrderState]:
+        """Yield the orders of the rounds `since` to `until`, by round and client, a
+        page at a time; `after` is the order before the first one.
+        """
+        until = 2**62 if until is None else until
+        t, client = max(after, (since - 1, 2**62))
+        query = (
+            f"SELECT {ORDER} FROM orders WHERE account = ? AND (round > ? OR round = ?"
+            f" AND client > ?) AND round <= ? ORDER BY round, client LIMIT {PAGE}"
+        )
+        while True:
+            rows = self._rows(query, (self.account, t, t, client, until))
+            for row in rows:
+                with self.readable(f"order {row[:2]}"):
+                    yield _order_of(row)
+            if len(rows) < PAGE:
+                return
+            t, client = rows[-1][:2]
+
+    def order(self, t: int, client: int) -> OrderState | None:
+        """Return one order."""
+        rows = self._rows(
+            f"SELECT {ORDER} FROM orders WHERE account = ? AND round = ? AND client ="
+            " ?",
+            (self.account, t, client),
+        )
+        with self.readable(f"order of round {t}, client {client}"):
+            return _order_of(rows[0]) if rows else None
+
+    def put_samples(self, samples: Iterable[KeyedSample]) -> None:
+        """Write samples as they are now."""
+        self._run_each(
+            f"INSERT INTO samples (account, {SAMPLE}) VALUES (?, ?, ?, ?, ?, ?, ?) ON"
+            " CONFLICT (account, key, client) DO UPDATE SET round = excluded.round,"
+            " place = excluded.place, state = excluded.state, why = excluded.why",
+            [(self.account, *sample) for sample in samples],
+        )
+
+    def known(self, keys: Sequence[str]) -> list[KeyedSample]:
+        """Return the samples with these keys, of any client."""
+        found = list[KeyedSample]()
+        for first in range(0, len(keys), AT_ONCE):
+            some = keys[first : first + AT_ONCE]
+            query = (
+                f"SELECT {SAMPLE} FROM samples WHERE account = ? AND key IN"
+                f" ({_marks(some)})"
+            )
+            found += [
+                KeyedSample(*row) for row in self._rows(query, (self.account, *some))
+            ]
+        return found
+
+    def samples(self) -> Iterator[KeyedSample]:
+        """Yield all samples with keys."""
+        query = f"SELECT {SAMPLE} FROM samples WHERE account = ?"
+        for row in self._rows(query, (self.account,)):
+            yield KeyedSample(*row)
+
+    def keys(
+        self, since: int, until: int
+    ) -> Mapping[tuple[int, int], list[KeyedSample]]:
+        """Return the samples with keys that arrived on the orders of some rounds."""
+        rows = self._rows(
+            f"SELECT {SAMPLE} FROM samples WHERE account = ? AND round BETWEEN ? AND ?"
+            " ORDER BY round, client, key",
+            (self.account, since, until),
+        )
+        found = dict[tuple[int, int], list[KeyedSample]]()
+        for row in rows:
+            sample = KeyedSample(*row)
+            found.setdefault((sample.round, sample.client), []).append(sample)
+        return found
+
+    def counts(self) -> tuple[int, int]:
+        """Return how many orders and samples with keys there are."""
+        ((orders,),) = self._rows(
+            "SELECT count(*) FROM orders WHERE account = ?", (self.account,)
+        )
+        ((samples,),) = self._rows(
+            "SELECT count(*) FROM samples WHERE account = ?", (self.account,)
+        )
+        return int(orders), int(samples)
+
+
+def _marks(values: Iterable[Any]) -> str:
+    return ", ".join("?" for _ in values)
+
+
+def _row_of(order: OrderState) -> list[Any]:
+    row = order.to_row()
+    if isinstance(order.expires, int):
+        row[-1] = str(order.expires)
+    return row
+
+
+def _order_of(row: Sequence[Any]) -> OrderState:
+    order = OrderState.of_row(row)
+    expires = order.expires
+    if isinstance(expires, str) and expires.isdecimal():
+        order = order._replace(expires=int(expires))
+    if not isinstance(order.price, Decimal) or not order.price.is_finite():
+        raise ValueError(f"price {order.price}")
+    return order

@@ -1,0 +1,178 @@
+"""The journal: what was changed behind its back is found and named, snapshots are
+proved, and its cost does not grow.
+"""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from shutil import copy
+
+import pytest
+
+from headgate import Books, Delivery, System
+from headgate.books import journal
+from headgate.control.policies import Headgate
+from headgate.errors import DataError, LedgerError
+
+from .kept import books, change, rows
+
+
+def played(folder, rounds=6):
+    with books(folder) as own:
+        for t in range(1, rounds + 1):
+            orders = own.begin(1.0 + t % 3, when=f"2026-11-{t:02}")
+            keys = [f"{t}-{n}" for n in range(orders[0].samples)]
+            own.settle({0: Delivery(len(keys), keys), 1: orders[1].samples})
+        return own.audit()
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        (
+            "UPDATE orders SET price = '9' WHERE round = 3 AND client = 1",
+            "order of round 3, client 1: price is 9, the log says 1.0",
+        ),
+        (
+            "UPDATE orders SET at = '2026-12-01' WHERE round = 3 AND client = 0",
+            "order of round 3, client 0: at is 2026-12-01, the log says 2026-11-03",
+        ),
+        (
+            "UPDATE samples SET key = 'other' WHERE key = '1-0'",
+            "key '1-0' of client 0 is None, the log says KeyedSample",
+        ),
+        (
+            "UPDATE samples SET state = 'rejected' WHERE key = '1-1'",
+            "key '1-1' of client 0 is KeyedSample",
+        ),
+        ("DELETE FROM orders WHERE round = 3", "order of round 3, client 0: is missi"),
+        (
+            "INSERT INTO orders SELECT account, 9, client, at, price, asked, free,"
+            " delivered, cancelled, rejected, beyond, adjusted, answered, expires FROM"
+            " orders WHERE round = 1 AND client = 0",
+            "order of round 9, client 0: is not in the log",
+        ),
+    ],
+)
+def test_a_row_that_was_changed_is_found_and_named(tmp_path, statement, said):
+    played(tmp_path)
+    change(tmp_path, statement)
+    with (
+        books(tmp_path) as own,
+        pytest.raises(LedgerError, match=r"(?s).*") as caught,
+    ):
+        own.audit()
+    assert said in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        (
+            "UPDATE entries SET body = replace(body, '[3.0]', '[2.0]') WHERE number ="
+            " 4",
+            r"entry 4 \(begun, round 2, .*\) was changed after it was written",
+        ),
+        (
+            "UPDATE entries SET at = '2026-12-01T00:00:00+00:00' WHERE number = 3",
+            r"entry 3 \(settled, round 1, 2026-12-01.*\) was changed after",
+        ),
+        (
+            "UPDATE entries SET author = 'ben' WHERE number = 5",
+            r"entry 5 \(settled, round 2, by ben, .*\) was changed after",
+        ),
+        ("DELETE FROM entries WHERE number = 5", "entry 5 is missing"),
+    ],
+)
+def test_an_entry_that_was_changed_is_found_and_named(tmp_path, statement, said):
+    played(tmp_path)
+    change(tmp_path, statement)
+    with pytest.raises(LedgerError, match=said):
+        books(tmp_path)
+
+
+def test_an_entry_that_was_written_again_with_its_hash_does_not_replay(tmp_path):
+    """Who rewrites the log as well has to decide as the policy does."""
+    played(tmp_path)
+    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
+        query = "SELECT account, number, at, kind, author, why, request, body FROM"
+        found = db.execute(f"{query} entries ORDER BY number").fetchall()
+        before = journal.GENESIS
+        for account, *fields in found:
+            if fields[0] == 6:
+                fields[-1] = fields[-1].replace("[0,8,0]", "[0,7,0]")
+            before = journal.chained(before, *fields)
+            db.execute(
+                "UPDATE entries SET body = ?, hash = ? WHERE account = ? AND number ="
+                " ?",
+                (fields[-1], before, account, fields[0]),
+            )
+    with pytest.raises(LedgerError, match=r"entry 6 .*: round 3: client 0 was ordered"):
+        books(tmp_path)
+
+
+@pytest.fixture
+def often(monkeypatch):
+    """A snapshot after every second round."""
+    monkeypatch.setattr(journal, "EVERY", 2)
+
+
+def test_snapshots_are_proved_by_the_replay(tmp_path, often):
+    found = played(tmp_path)
+    kept = rows(tmp_path)["snapshots"]
+    assert [row[1] for row in kept] == [9, 13]
+    with books(tmp_path) as own:
+        assert own.audit().spent == found.spent
+    change(
+        tmp_path,
+        """UPDATE snapshots SET state = replace(state, '"spent":', '"spent":')
+        || ' ' WHERE number = 9""",
+    )
+    with (
+        books(tmp_path) as own,
+        pytest.raises(LedgerError, match="the snapshot after entry 9 is not what the"),
+    ):
+        own.audit()
+
+
+def test_opening_reads_what_came_after_the_last_snapshot(tmp_path, often, monkeypatch):
+    played(tmp_path, 7)
+    applied = []
+    usual = journal.apply
+    monkeypatch.setattr(
+        journal,
+        "apply",
+        lambda state, entry: applied.append(entry) or usual(state, entry),
+    )
+    with books(tmp_path) as own:
+        assert len(applied) == 2, "the seventh round"
+        own.audit()
+        assert own.ledger.t == 7
+
+
+def test_the_statements_of_a_round_do_not_grow_with_rounds_or_clients(tmp_path):
+    counted = {}
+    for clients in (3, 30):
+        place, found = tmp_path / f"{clients}", []
+        system = System([8] * clients, budget=4.0 * clients, horizon=100)
+        with Books(place, system, Headgate()) as own:
+            for t in range(1, 31):
+                found.clear()
+                own._journal.tables._db.set_trace_callback(found.append)
+                own.begin(1.0 + t % 2)
+                own.settle()
+                own.balance()
+                own._journal.tables._db.set_trace_callback(None)
+                asked = [line for line in found if line.startswith("SELECT")]
+                counted[clients, t] = len(asked)
+    assert counted[3, 4] == counted[3, 30] == counted[30, 4] == counted[30, 30] > 0
+
+
+def test_accounts_of_the_format_before_are_not_opened_and_named(tmp_path):
+
+    copy(
+        Path(__file__).parent / "format3" / "closed.sqlite", tmp_path / "ledger.sqlite"
+    )
+    with pytest.raises(DataError, match="is of format 3; `headgate ledger upgrade"):
+        books(tmp_path)
