@@ -985,45 +985,6 @@ def test_all_tables_of_a_client_are_strict_and_count_from_zero(tmp_path):
                 store._db.execute(change)
 
 
-OLD_SAMPLES = (
-    "CREATE TABLE samples (experiment TEXT, position INTEGER, key TEXT NOT NULL,"
-    " payload BLOB NOT NULL, label, round INTEGER NOT NULL, PRIMARY KEY (experiment,"
-    " position))"
-)
-OLD_LABELS = {
-    "int8": (np.int8(-1), -1),
-    "int16": (np.int16(300), 300),
-    "int32": (np.int32(7), 7),
-    "int32 -1": (np.int32(-1), -1),
-    "int64": (np.int64(2**40), 2**40),
-    "float32": (np.float32(0.5), 0.5),
-    "float64": (np.float64(0.1), 0.1),
-    "text": ("seven", "seven"),
-    "None": (None, None),
-}
-
-
-def test_what_an_older_store_kept_as_bytes_of_numpy_is_the_number_again(tmp_path):
-    with closing(BufferStore(tmp_path / "b", 0)) as store:
-        store.admit(an_order(), source_of())
-        store._db.execute("DROP TABLE samples")
-        store._db.execute(OLD_SAMPLES)
-        for place, (label, _) in enumerate(OLD_LABELS.values()):
-            store._db.execute(
-                "INSERT INTO samples VALUES ('e', ?, ?, 'x', ?, 1)",
-                (place, np.int64(place), label),
-            )
-    with closing(BufferStore(tmp_path / "b", 0)) as store:
-        held = store.held("e")
-    assert [sample.label for sample in held] == [
-        label for _, label in OLD_LABELS.values()
-    ]
-    assert [sample.key for sample in held] == [
-        str(place) for place in range(len(OLD_LABELS))
-    ]
-    assert {sample.payload for sample in held} == {b"x"}
-
-
 def tables(store):
     """Whether each table is strict."""
     listed = store._db.execute("PRAGMA table_list").fetchall()
