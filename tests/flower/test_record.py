@@ -14,7 +14,18 @@ from headgate.records.reader import RunFolder, scan_runs
 
 
 def judged(t, arrays):
-    return MetricRecord({"accuracy": t / 10, "loss": 1.0 / t})
+    return MetricRecord({"accuracy": t / 10, "loss": 1.0 / (t or 1)})
+
+
+def test_the_result_has_the_names_of_the_user_and_the_first_model(tmp_path):
+    world = World(tmp_path, an_experiment("fifo", 2))
+    for begun in (False, True):
+        with closing(world.strategy()) as strategy:
+            result = strategy.start(world.grid, start(), evaluate_fn=judged)
+        found = result.evaluate_metrics_serverapp
+        assert sorted(found) == ([1, 2] if begun else [0, 1, 2])
+        assert found[2]["accuracy"] == found[2]["test_accuracy"] == 0.2
+        assert found[2]["loss"] == 0.5
 
 
 def test_its_tables_are_the_simulators_and_each_round_is_a_line(tmp_path):

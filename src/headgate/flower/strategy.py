@@ -292,6 +292,8 @@ class Gated(Strategy):
         arrays = self.continue_from(initial_arrays)
         self.summary()
         result, begun = self._earlier(), self.accounts.t
+        if begun == 0:
+            self._judge_first_model(arrays, result)
         while True:
             last = self._up_to_date() if num_rounds is None else num_rounds
             if self.accounts.t >= last:
@@ -300,6 +302,21 @@ class Gated(Strategy):
         result.arrays = self._judged_arrays(arrays)
         self._end(grid, played=self.accounts.t > begun)
         return result
+
+    def _judge_first_model(self, arrays: ArrayRecord, result: Result) -> None:
+        """Evaluate the model before round 1, as Flower does; an error of the user's
+        function comes before anything is bought.
+        """
+        if self._evaluate is None:
+            return
+        found = self._evaluate(0, self._judged_arrays(arrays))
+        if isinstance(found, Mapping):
+            numbers: dict[str, int | float | list[int] | list[float]] = {
+                name: value
+                for name, value in found.items()
+                if isinstance(value, int | float)
+            }
+            result.evaluate_metrics_serverapp[0] = MetricRecord(numbers)
 
     def _earlier(self) -> Result:
         """Return the metrics of the rounds that are recorded."""
@@ -312,6 +329,9 @@ class Gated(Strategy):
 
     def _remember(self, result: Result, row: Row) -> None:
         known = {name: row[name] for name in JUDGED if row.get(name) is not None}
+        for name, own in (("accuracy", "test_accuracy"), ("loss", "test_loss")):
+            if own in known:  # as Flower's examples name it, too
+                known[name] = known[own]
         if known and self._evaluate is not None:
             result.evaluate_metrics_serverapp[row["t"]] = MetricRecord(known)
 
@@ -542,15 +562,14 @@ class Gated(Strategy):
             own.t,
             self.experiment.rounds,
         )
-        policy, most = self.experiment.policies[own.policy], 0.0
+        policy, most, fill = self.experiment.policies[own.policy], 0.0, 0.0
         if isinstance(policy, BudgetedPolicy):
-            most = policy.money_to_fill(system)
+            most, fill = policy.money_to_fill(system), policy.fill
         if most and not own.t:
-            log(
-                INFO,
-                "  round 1 costs at most %s; `headgate plan` shows later rounds",
-                money_text(most, system.currency),
-            )
+            line = "  round 1 fills the buffers, for at most %s (fill = %g)"
+            if self._prices is None:
+                line += "; `headgate plan` shows later rounds"
+            log(INFO, line, money_text(most, system.currency), fill)
         self.inner.summary()
 
     def _play(
