@@ -18,9 +18,11 @@ from headgate.analysis.intervals import Estimate, Floats
 from headgate.analysis.pages import write_whole
 from headgate.analysis.runs import LEARNING, Runs
 from headgate.analysis.summary import PolicySummary, summarise
+from headgate.books.saved import money_text
 from headgate.control.policies import Below
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.rehearse import Plan, Rehearsal
+from headgate.control.types import System
 from headgate.escaping import cell
 from headgate.experiment import Experiment
 
@@ -290,7 +292,8 @@ def _plan_lines(
 ) -> list[tuple[str, str]]:
     """Return the lines of a plan's table."""
     system, client = experiment.system, made.peak_client
-    lines = [
+    lines = _bought_lines(system, made.rehearsal)
+    lines += [
         (key, f"{numbers[key]:.6g}{UNITS.get(key, '')}")
         for key in POINT
         if numbers[key] is not None
@@ -304,6 +307,21 @@ def _plan_lines(
     samples = counted(made.peak_buffer, "sample")
     held = f"{samples} at client {client}, B_m = {system.buffer[client]}"
     return [*lines, ("peak buffer", held)]
+
+
+def _bought_lines(system: System, result: Rehearsal) -> list[tuple[str, str]]:
+    """Return the lines about the money in all and the labels that it buys."""
+    rounds, bought = result.rounds, purchases(result)
+    most = money_text(system.budget * rounds, system.currency)
+    labels = bought.labels
+    each = ""
+    if labels.mean:
+        each = f", {money_text(bought.each.mean, system.currency)} each"
+    ends = f"{labels.low or 0:,.0f} … {labels.high or 0:,.0f}"
+    return [
+        ("in all, at most", f"{most}: {system.budget:g} a round, {rounds} rounds"),
+        ("labels bought", f"{labels.mean:,.0f} ({ends}){each}"),
+    ]
 
 
 def _advice(experiment: Experiment, rounds: int) -> str:
