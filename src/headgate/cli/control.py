@@ -289,6 +289,9 @@ def compare(
             help="Also draw the figure for a paper: .pdf, .png or .svg.",
         ),
     ] = None,
+    width: Annotated[
+        float, typer.Option(metavar="INCHES", help="The width of --figure.")
+    ] = 6.4,
     as_printed: Annotated[
         bool,
         typer.Option(
@@ -358,7 +361,7 @@ def compare(
         show(*(found.wide() if wide else found.render()))
     say(f"report: {found.report}", error=format_ is Format.json)
     if figure is not None:
-        say(f"figure: {found.figure(figure)}", error=format_ is Format.json)
+        say(f"figure: {found.figure(figure, width)}", error=format_ is Format.json)
 
 
 def _check_figure(path: Path) -> None:
