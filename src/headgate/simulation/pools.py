@@ -62,6 +62,9 @@ class Pool:
         known = getattr(self.executor, "_max_workers", 1)
         return known if isinstance(known, int) else 1
 
+    def watch(self) -> None:
+        """Look for workers that are gone, and cancel their tasks."""
+
     def has_room(self, running: Iterable[Future[bytes]]) -> bool:
         """Return whether one more task can be submitted: how many tasks wait is
         limited by their bytes.
@@ -256,6 +259,10 @@ class DaskWorkers(Pool):
     def workers(self) -> int:
         return max(1, len(self._known))
 
+    def watch(self) -> None:
+        if time.monotonic() - self._looked > LOOK_SECONDS:
+            self._look()
+
     def has_room(self, running: Iterable[Future[bytes]]) -> bool:
         """Return whether a worker is free; raise HeadgateError if the scheduler is
         lost, or if all workers have refused their tasks.
@@ -264,8 +271,6 @@ class DaskWorkers(Pool):
         self._playing = {
             name: own for name, own in self._playing.items() if own in mine
         }
-        if time.monotonic() - self._looked > LOOK_SECONDS:
-            self._look()
         if not mine and self._known and self._known <= self._banned.keys():
             why = "; ".join(f"{name}: {self._banned[name]}" for name in self._known)
             raise HeadgateError(f"--on {self.address}: no worker fits the run: {why}")

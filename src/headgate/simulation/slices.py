@@ -246,6 +246,7 @@ class Slices:
         updated = 0.0
         try:
             while running or (waiting and not self._stopping):
+                self.pool.watch()
                 while waiting and not self._stopping and self.pool.has_room(running):
                     job = waiting.popleft()
                     running[self._submitted(job)] = job
@@ -329,4 +330,6 @@ def _done(running: Iterable[Future[bytes]]) -> set[Future[bytes]]:
     """Wait for a short time, and return the futures that are done."""
     if not running:
         time.sleep(POLL_SECONDS)
-    return wait(running, POLL_SECONDS, FIRST_COMPLETED).done
+    done = wait(running, POLL_SECONDS, FIRST_COMPLETED).done
+    # `wait` does not count a task that was cancelled before a worker took it
+    return done | {each for each in running if each.cancelled()}
