@@ -27,7 +27,7 @@ ELSEWHERE = {"flower", "page", "million"}
 """pages whose commands want other machines, wait, or take long; tests of their own try
 them
 """
-SLOW = {"scale", "which-policy", "changes", "run", "ten-minutes"}
+SLOW = {"scale", "run", "ten-minutes"}
 """pages whose commands take longer than those of README: `make test-all`"""
 RUN = [
     pytest.param(
