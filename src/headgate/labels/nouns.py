@@ -25,7 +25,7 @@ class Later(HeadgateError):
     asked is asked again later, and nothing is lost by it.
     """
 
-    exit_code = 6
+    exit_code = 4
 
 
 class Task(NamedTuple):
