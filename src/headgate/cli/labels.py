@@ -71,8 +71,8 @@ def run(
 
 @commands.command()
 def status(file: File, format_: AsFormat = Format.table) -> None:
-    """Show the money, the price, what is under way, the oldest task, what was rejected,
-    and what happens next, as of the gate's last step.
+    """Show the money and the price of the gate of FILE, what is under way and was
+    rejected, the oldest task, and what happens next, as of its last step.
     """
     from headgate.labels.settings import accounts_of
     from headgate.labels.status import lines, read_status

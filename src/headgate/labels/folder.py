@@ -19,12 +19,12 @@ from headgate.labels.nouns import (
     LABELLED,
     REJECTED,
     SKIPPED,
-    Answer,
     Fate,
     Keys,
+    LabelAnswer,
+    LabelTask,
     Later,
     Queue,
-    Task,
 )
 from headgate.labels.rows import (
     Refusal,
@@ -102,13 +102,13 @@ class FolderQueue(Queue):
 
     # release
 
-    def release(self, tasks: Sequence[Task]) -> None:
+    def release(self, tasks: Sequence[LabelTask]) -> None:
         with _reached(self.tasks):
             of_order = attrgetter("client", "round")
             for (client, t), own in groupby(sorted(tasks, key=of_order), of_order):
                 self._write(_made(Path(self.tasks) / client), t, list(own))
 
-    def _write(self, folder: Path, t: int, tasks: Sequence[Task]) -> None:
+    def _write(self, folder: Path, t: int, tasks: Sequence[LabelTask]) -> None:
         """Write those tasks of an order that no file of it has."""
         first = folder / f"round-{t:04}.{self.format}"
         more = (first.with_stem(f"{first.stem}-{number}") for number in count(2))
@@ -120,7 +120,7 @@ class FolderQueue(Queue):
         if new:
             self._write_tasks(path, new)
 
-    def _write_tasks(self, path: Path, tasks: Sequence[Task]) -> None:
+    def _write_tasks(self, path: Path, tasks: Sequence[LabelTask]) -> None:
         rows = [
             {"key": task.key, "round": task.round, **task.data, "label": None}
             for task in tasks
@@ -136,12 +136,12 @@ class FolderQueue(Queue):
 
     # collect
 
-    def collect(self, known: Mapping[str, Mapping[str, str]]) -> Iterable[Answer]:
+    def collect(self, known: Mapping[str, Mapping[str, str]]) -> Iterable[LabelAnswer]:
         with _reached(self.labels):
             for client, own in known.items():
                 yield from self._answers(client, own)
 
-    def _answers(self, client: str, known: Mapping[str, str]) -> Iterator[Answer]:
+    def _answers(self, client: str, known: Mapping[str, str]) -> Iterator[LabelAnswer]:
         """Return the answers in the files of a client that have changed."""
         folder = _made(Path(self.labels) / client)
         changed = list(self._changed(folder))
@@ -187,7 +187,7 @@ class FolderQueue(Queue):
                     replace_csv(path, ["key"], rows)
 
 
-def _answer(client: str, as_cells: Mapping[str, str], row: Row) -> Answer | None:
+def _answer(client: str, as_cells: Mapping[str, str], row: Row) -> LabelAnswer | None:
     """Return the answer in a row, or None if it has none yet; raise ValueError if the
     row says what cannot be.
     """
@@ -216,7 +216,7 @@ def _answer(client: str, as_cells: Mapping[str, str], row: Row) -> Answer | None
     if len(json.dumps(label)) > LONGEST:
         raise ValueError(f"label: longer than {LONGEST} characters")
     why = one_line(_text(values, "why"))
-    return Answer(client, key, state, label if state == LABELLED else None, why)
+    return LabelAnswer(client, key, state, label if state == LABELLED else None, why)
 
 
 def _text(values: Mapping[str, Any], name: str) -> str:

@@ -27,7 +27,7 @@ from headgate.books.saved import money_text
 from headgate.errors import DataError, LedgerError
 from headgate.escaping import one_line
 from headgate.labels.labelled import append_new
-from headgate.labels.nouns import LABELLED, REJECTED, Answer, Later
+from headgate.labels.nouns import LABELLED, REJECTED, LabelAnswer, Later
 from headgate.labels.pool import take_new
 from headgate.labels.prices import Price, price_of
 from headgate.labels.settings import GateSettings, load
@@ -39,7 +39,7 @@ from headgate.labels.tasks import (
     OPEN,
     TASKS,
     WITHDRAWN,
-    Bought,
+    BoughtTask,
     Pending,
     Tasks,
 )
@@ -237,7 +237,7 @@ class Gate:
         self.tasks.withdrawn_now(expired)
 
     def _collect(self) -> None:
-        some = list[Answer]()
+        some = list[LabelAnswer]()
         try:
             for answer in self.settings.queue.collect(self.tasks.known()):
                 some.append(answer)
@@ -246,7 +246,7 @@ class Gate:
         finally:  # the answers before an error count
             self._note(some)
 
-    def _note(self, some: list[Answer]) -> None:
+    def _note(self, some: list[LabelAnswer]) -> None:
         with self.tasks.transaction():
             self.tasks.answer(some)
         some.clear()
@@ -323,7 +323,7 @@ class Gate:
                 reports.setdefault(client, []).append(cancelled)
 
     def _found(
-        self, bought: Iterable[Bought], marks: Mapping[int, str]
+        self, bought: Iterable[BoughtTask], marks: Mapping[int, str]
     ) -> dict[int, str]:
         """Return what the accounts know of tasks now."""
         found, delivered = dict(marks), dict[str, dict[str, int]]()
@@ -398,10 +398,10 @@ class Gate:
 
 
 def _deliveries(
-    bought: Iterable[Bought], marks: Mapping[int, str]
+    bought: Iterable[BoughtTask], marks: Mapping[int, str]
 ) -> dict[str, list[Delivery]]:
     """Return what is reported on each order, by client."""
-    orders = dict[tuple[str, int], dict[str, list[Bought]]]()
+    orders = dict[tuple[str, int], dict[str, list[BoughtTask]]]()
     for task in bought:
         own = orders.setdefault((task.client, task.round), {})
         own.setdefault(marks[task.number], []).append(task)
@@ -415,7 +415,7 @@ def _deliveries(
     return found
 
 
-def _reason(task: Bought) -> str:
+def _reason(task: BoughtTask) -> str:
     return one_line(task.why, TEXT) or "rejected"
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headgate.errors import DataError
-from headgate.labels.tasks import DELIVERED, Bought, Tasks
+from headgate.labels.tasks import DELIVERED, BoughtTask, Tasks
 from headgate.writing import NOFOLLOW, sync
 
 
@@ -45,7 +45,7 @@ def append_new(tasks: Tasks, folder: Path, client: str) -> int:
     return len(lines)
 
 
-def _line(task: Bought, data: str, written: str) -> str:
+def _line(task: BoughtTask, data: str, written: str) -> str:
     """Return the line for a task; empty for one that was rejected before the file had
     it.
     """

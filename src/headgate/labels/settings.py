@@ -53,13 +53,13 @@ class ClientSettings:
 
 
 @dataclass(frozen=True)
-class Money:
+class MoneySettings:
     """The money.
 
     Parameters
     ----------
     budget : float
-        Money approved for each round; what is not spent stays for later ones.
+        MoneySettings approved for each round; what is not spent stays for later ones.
     rounds : int, optional
         Number of rounds; left out: the end is open.
     currency : str, default ""
@@ -75,7 +75,7 @@ class Money:
 
 
 @dataclass(frozen=True)
-class Orders:
+class OrderSettings:
     """Limits of the orders.
 
     Parameters
@@ -142,7 +142,7 @@ class GateSettings:
     ----------
     clients : dict of str to dict
         The clients by name; each has the settings of `ClientSettings`.
-    money : Money
+    money : MoneySettings
         The money.
     price : float or dict
         Price of a label: a number, or where it comes from.
@@ -159,7 +159,7 @@ class GateSettings:
     """
 
     clients: dict[str, Any]
-    money: Money
+    money: MoneySettings
     price: Any
     queue: Queue
     policy: AdmissionPolicy
@@ -167,7 +167,7 @@ class GateSettings:
     labelled: str = field(metadata={"path": True})
     seed: int = 0
     schedule: Schedule = field(default_factory=Schedule)
-    orders: Orders = field(default_factory=Orders)
+    orders: OrderSettings = field(default_factory=OrderSettings)
 
     @property
     def system(self) -> System:

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 
 from headgate.books.durable import Durable, statements
 from headgate.books.moments import now
-from headgate.labels.nouns import LABELLED, REJECTED, SKIPPED, WAITING, Answer, Task
+from headgate.labels.nouns import (
+    LABELLED,
+    REJECTED,
+    SKIPPED,
+    WAITING,
+    LabelAnswer,
+    LabelTask,
+)
 
 TASKS = "tasks.sqlite"
 """name of the file, beside the ledger"""
@@ -67,7 +74,7 @@ labels
 """
 
 
-class Bought(NamedTuple):
+class BoughtTask(NamedTuple):
     """A task of an order.
 
     Parameters
@@ -167,7 +174,7 @@ class Tasks(Durable):
     # orders
 
     def assign(self, t: int, wanted: Mapping[str, int]) -> None:
-        """Note for which samples the orders of a round are, the oldest first. Orders
+        """Note for which samples the orders of a round are, the oldest first. OrderSettings
         that have theirs already keep them.
         """
         with self.transaction():
@@ -197,16 +204,18 @@ class Tasks(Durable):
         )
         return {(client, t): samples for client, t, samples in rows}
 
-    def unreleased(self) -> list[Task]:
+    def unreleased(self) -> list[LabelTask]:
         """Return the tasks of orders that are not known to be released."""
         rows = self._rows(
             "SELECT client, key, round, data FROM tasks WHERE round IS NOT NULL AND"
             " released IS NULL AND booked = ? ORDER BY number",
             (OPEN,),
         )
-        return [Task(client, key, t, json.loads(data)) for client, key, t, data in rows]
+        return [
+            LabelTask(client, key, t, json.loads(data)) for client, key, t, data in rows
+        ]
 
-    def set_released(self, tasks: Sequence[Task]) -> None:
+    def set_released(self, tasks: Sequence[LabelTask]) -> None:
         """Note that tasks are released."""
         at = now()
         with self.transaction():
@@ -231,7 +240,7 @@ class Tasks(Durable):
             found.setdefault(client, {})[key] = WITHDRAWN if gone else state
         return found
 
-    def answer(self, answers: Iterable[Answer]) -> None:
+    def answer(self, answers: Iterable[LabelAnswer]) -> None:
         """Write what became of tasks. An answer that was given before changes nothing,
         and a label on a task that has one or is given up is an extra one.
         """
@@ -244,7 +253,9 @@ class Tasks(Durable):
             if rows:
                 self._answer(rows[0], answer)
 
-    def _answer(self, row: tuple[int, str, str | None, int], answer: Answer) -> None:
+    def _answer(
+        self, row: tuple[int, str, str | None, int], answer: LabelAnswer
+    ) -> None:
         number, state, label, extra = row
         given = None
         if answer.state == LABELLED:
@@ -263,14 +274,14 @@ class Tasks(Durable):
 
     # reports to the accounts
 
-    def unbooked(self) -> list[Bought]:
+    def unbooked(self) -> list[BoughtTask]:
         """Return the tasks with an answer that the accounts do not have."""
         rows = self._rows(
             f"SELECT {BOUGHT} FROM tasks WHERE state != ? AND booked IN (?, ?) OR state"
             " = ? AND booked = ? ORDER BY number",
             (WAITING, OPEN, WITHDRAWN, REJECTED, DELIVERED),
         )
-        return [Bought(*row) for row in rows]
+        return [BoughtTask(*row) for row in rows]
 
     def withdrawn_now(self, orders: Iterable[tuple[str, int]]) -> None:
         """Note that the tasks of orders that have expired are withdrawn."""
@@ -324,12 +335,12 @@ class Tasks(Durable):
         number, t, marks = rows[0]
         return Pending(number, t, dict(json.loads(marks)))
 
-    def of_numbers(self, numbers: Iterable[int]) -> list[Bought]:
+    def of_numbers(self, numbers: Iterable[int]) -> list[BoughtTask]:
         """Return tasks by their numbers."""
-        found = list[Bought]()
+        found = list[BoughtTask]()
         for number in numbers:
             rows = self._rows(f"SELECT {BOUGHT} FROM tasks WHERE number = ?", (number,))
-            found += [Bought(*row) for row in rows]
+            found += [BoughtTask(*row) for row in rows]
         return found
 
     def finish(self, report: Pending, marks: Mapping[int, str]) -> None:
@@ -345,7 +356,7 @@ class Tasks(Durable):
 
     # labelled files
 
-    def unwritten(self, client: str) -> list[tuple[Bought, str, str]]:
+    def unwritten(self, client: str) -> list[tuple[BoughtTask, str, str]]:
         """Return the tasks whose label, or whose rejection, is not in the client's file
         yet, with their data and what the file has of them.
         """
@@ -354,9 +365,9 @@ class Tasks(Durable):
             " (?, ?) AND written != booked ORDER BY number",
             (client, DELIVERED, REJECTED),
         )
-        return [(Bought(*row[:-2]), row[-2], row[-1]) for row in rows]
+        return [(BoughtTask(*row[:-2]), row[-2], row[-1]) for row in rows]
 
-    def set_written(self, tasks: Iterable[Bought], name: str, mark: str) -> None:
+    def set_written(self, tasks: Iterable[BoughtTask], name: str, mark: str) -> None:
         """Note what a client's file has now."""
         with self.transaction():
             self._run_each(
