@@ -116,7 +116,9 @@ class Queue(ABC):
     ...         self.tasks |= {task.place: task for task in tasks}
     ...
     ...     def collect(self, known):
-    ...         return [LabelAnswer(*place, "labelled", self.label) for place in self.tasks]
+    ...         return [
+    ...             LabelAnswer(*place, "labelled", self.label) for place in self.tasks
+    ...         ]
     ...
     ...     def withdraw(self, keys):
     ...         for client, own in keys.items():

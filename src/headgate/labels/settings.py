@@ -59,7 +59,7 @@ class MoneySettings:
     Parameters
     ----------
     budget : float
-        MoneySettings approved for each round; what is not spent stays for later ones.
+        Money approved for each round; what is not spent stays for later ones.
     rounds : int, optional
         Number of rounds; left out: the end is open.
     currency : str, default ""

@@ -174,7 +174,7 @@ class Tasks(Durable):
     # orders
 
     def assign(self, t: int, wanted: Mapping[str, int]) -> None:
-        """Note for which samples the orders of a round are, the oldest first. OrderSettings
+        """Note for which samples the orders of a round are, the oldest first. Orders
         that have theirs already keep them.
         """
         with self.transaction():
