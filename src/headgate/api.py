@@ -21,6 +21,7 @@ from headgate.analysis.report import (
     Comparison,
     conclude,
     conclude_comparison,
+    read_comparison,
     summary_rows,
     write_report,
 )
@@ -51,6 +52,8 @@ SHARES = (0.25, 0.5, 1.0, 2.0)
 """the budgets at which policies are compared by default, as shares of the recipe's
 budget
 """
+COMPARED = "has all these runs already; they are compared, nothing is trained again"
+"""what `compare` says of a folder whose runs are all finished"""
 Points = Sequence[tuple[str, Experiment]]
 
 
@@ -408,6 +411,13 @@ class Run(Displayed):
             infer_schema_length=None,
         )
 
+    @property
+    def comparison(self) -> Comparison:
+        """The policies at equal spend, as `compare` returns them, of a folder that it
+        has written.
+        """
+        return read_comparison(self.folders, self.path)
+
     def report(self, out: str | Path | None = None) -> Path:
         """Write a self-contained page.
 
@@ -655,6 +665,7 @@ def compare(
             pool=pool,
             tick=bar,
             say=bar.say,
+            finished=COMPARED,
         )
     return conclude_comparison(runs, folder, command, budget)
 
