@@ -1,6 +1,7 @@
 """What plan, rehearse and compare say of a queue that delivers rounds later."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from headgate.analysis.comparison import queue_costs
 from headgate.analysis.rehearsal import cost_of_queue
 
+EXAMPLES = Path(__file__).parents[2] / "examples"
 SMALL = ["--set", "run.rounds=40", "--set", "run.seeds=6"]
 SLOW = [*SMALL, "--set", "data.delay=8"]
 
@@ -48,10 +50,9 @@ def test_the_cost_is_that_of_all_runs_together():
 
 
 def test_a_comparison_with_and_without_a_delay_says_what_it_costs(headgate, tmp_path):
-    few = ["--seeds", "2", "--rounds", "12", "--policies", "headgate,constant"]
-    sweep = ["--budgets", "recipe", "--set", "sweep.data.delay=[0, 3]"]
-    out = ["--out", tmp_path / "queue", "--quiet"]
-    text, _ = headgate("compare", "digits", *few, *sweep, *out)
+    few = ["--seeds", "2", "--rounds", "12", "--set", "sweep.data.delay=[0, 3]"]
+    out = ["--budgets", "recipe", "--out", tmp_path / "queue", "--quiet"]
+    text, _ = headgate("compare", EXAMPLES / "slow_queue.toml", *few, *out)
     assert "price of a sample: uniform, low 1, high 10\n" in text
     assert "price of a sample: uniform, low 1, high 10, delay 3\n" in text
     rows = json.loads((tmp_path / "queue" / "compare.json").read_text())["rows"]
@@ -60,7 +61,8 @@ def test_a_comparison_with_and_without_a_delay_says_what_it_costs(headgate, tmp_
     }
     assert len(by_delay) == 4
     gap = 100 * (by_delay["headgate", "delay 3"] - by_delay["headgate", None]).mean()
-    said = f"headgate at 20.0 a round, delay 3: {gap:+.1f} ± ".replace("-", "−")
+    said = f"delay 3, headgate at 20.0 a round: {gap:+.1f} ± ".replace("-", "−")
+    assert "Beside no delay:" in text
     assert said in text
     only = [row for row in rows if "delay" in row]
     assert queue_costs(only) == []

@@ -263,13 +263,13 @@ def queue_costs(rows: Sequence[Row]) -> list[str]:
         if delay and before and row["learnt"]:
             gap = plus_minus(paired(row, before, "last"), 1, signs=True)
             paid, once = row["price_paid"], before["price_paid"]
-            dearer = percent(paid / once - 1) if paid and once else DASH
+            dearer = percent(round(paid / once, 2) - 1) if paid and once else DASH
             at = amount(row.get("unit") or "", row["budget"])
             said.append(
-                f"{row['policy']} at {at} a round, {delay}: {gap} points beside no"
-                f" delay, each label {dearer} dearer."
+                f"{delay}, {row['policy']} at {at} a round: {gap} points, labels"
+                f" {dearer} dearer"
             )
-    return ["\n".join([*said, ""])] if said else []
+    return ["\n".join(["Beside no delay:", *said, ""])] if said else []
 
 
 def _loose(found: Sequence[Runs]) -> list[str]:
