@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from headgate.books.addresses import place_of
 from headgate.books.border import (
     Roll,
     clients_in,
@@ -26,10 +27,8 @@ from headgate.books.border import (
     signed,
 )
 from headgate.books.course import Course, supply_table
-from headgate.books.database import Tables
 from headgate.books.exact import exact
 from headgate.books.journal import GENESIS, Journal
-from headgate.books.ledger_store import LEDGER
 from headgate.books.messages import LARGEST
 from headgate.books.moments import moment, months_between, now
 from headgate.books.nouns import (
@@ -40,9 +39,10 @@ from headgate.books.nouns import (
     OrderState,
     Purchase,
 )
+from headgate.books.opening import tables_at
 from headgate.books.state import Begun, State, apply, to_text
 from headgate.control.amendments import Amendment
-from headgate.control.checks import optional, whole_number
+from headgate.control.checks import amount, optional, whole_number
 from headgate.control.checks import path as checked_path
 from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy, check_is_policy
@@ -51,7 +51,6 @@ from headgate.control.types import Ledger, System
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
 from headgate.limits import CLIENTS, ROUNDS, SAMPLES
-from headgate.writing import FolderLock, clear_partial
 
 if TYPE_CHECKING:
     from headgate.books.statement import Statement
@@ -114,11 +113,12 @@ class Books:
         policy: AdmissionPolicy,
         seed: int = 0,
         offences: int | None = None,
+        wait: float = 0.0,
     ) -> None:
         # a policy is of a module that is loaded already; this one need not be before
         from headgate.control.policies.references import held
 
-        path = checked_path("Books: folder", folder)
+        place = place_of("Books: folder", folder)
         if not isinstance(system, System):
             raise SettingError(
                 f"Books: system = {shown(system)}: must be a headgate.System"
@@ -128,21 +128,19 @@ class Books:
             if offences is None
             else whole_number("Books: offences", offences, least=1)
         )
+        patience = amount("Books: wait", wait)
         seed = whole_number("Books: seed", seed, 0, LARGEST)
         check_is_policy(policy, "Books: policy")
         limited = held(policy)
         # refuses what cannot be before anything is on disk
         Controller(system, limited, 1, np.array([seed]))
-        self._lock = FolderLock()
+        tables = tables_at(place, new=True)
         try:
-            tables = Tables(path / LEDGER)
-            self._lock.callback(tables.close)
-            tables.lead(self._lock)
-            clear_partial(path)
+            tables.lead(patience)
             self._journal = Journal.create_or_open(tables, system, limited, seed)
             self._why = ""
         except BaseException:
-            self._lock.close()
+            tables.close()
             raise
 
     @property
@@ -687,8 +685,8 @@ class Books:
         return backup(self._journal, checked_path("backup: file", file))
 
     def close(self) -> None:
-        """Close the files, so that another process can run rounds."""
-        self._lock.close()
+        """Close the accounts, so that another process can run rounds."""
+        self._journal.close()
 
     def __enter__(self) -> Self:
         return self

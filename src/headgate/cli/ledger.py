@@ -12,7 +12,6 @@ import typer
 from headgate.cli.console import (
     AsFormat,
     CommandGroup,
-    Folder,
     Format,
     print_json,
     say,
@@ -28,11 +27,13 @@ commands = typer.Typer(
     no_args_is_help=True,
     help="""Accounts: orders, payments and amendments.
 
-    DIR is a folder of `headgate.Books` or a run folder of a run on Flower. It may be in
-    use: an amendment holds from the next round that begins, and earlier approvals,
-    orders and payments stay as they are.
+    DIR is a folder of `headgate.Books`, a run folder of a run on Flower, or accounts in
+    PostgreSQL, as postgresql://host/database/account. It may be in use: an amendment
+    holds from the next round that begins, and earlier approvals, orders and payments
+    stay as they are.
     """,
 )
+Accounts = Annotated[str, typer.Argument(metavar="DIR")]
 By = Annotated[
     str | None,
     typer.Option(
@@ -60,7 +61,7 @@ class Kind(StrEnum):
 
 
 @commands.command()
-def show(folder: Folder, format_: AsFormat = Format.table) -> None:
+def show(folder: Accounts, format_: AsFormat = Format.table) -> None:
     """Show the money, what was saved, the amendments and the latest orders of the
     accounts in DIR.
 
@@ -75,7 +76,7 @@ def show(folder: Folder, format_: AsFormat = Format.table) -> None:
 
 @commands.command()
 def amend(
-    folder: Folder,
+    folder: Accounts,
     money: Annotated[
         float, typer.Option(help="Money approved in addition; below 0: taken back.")
     ] = 0.0,
@@ -157,7 +158,7 @@ def _horizon(stated: str | None) -> int | Literal["open"] | None:
 
 @commands.command()
 def adjust(
-    folder: Folder,
+    folder: Accounts,
     round_: Annotated[int, typer.Option("--round", help="Round of the order.")],
     client: Annotated[
         str, typer.Option(help="Client of the order, a number or a name.")
@@ -189,7 +190,7 @@ def adjust(
 
 @commands.command()
 def export(
-    folder: Folder,
+    folder: Accounts,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -230,7 +231,7 @@ def export(
 
 @commands.command()
 def backup(
-    folder: Folder,
+    folder: Accounts,
     file: Annotated[
         Path,
         typer.Argument(
@@ -255,7 +256,7 @@ def backup(
 
 
 @commands.command()
-def upgrade(folder: Folder) -> None:
+def upgrade(folder: Accounts) -> None:
     """Write the accounts in DIR, of an older version, in the format of this one.
 
     Nobody may have them open. The old file stays beside the new one, as
@@ -276,7 +277,7 @@ def upgrade(folder: Folder) -> None:
 
 @commands.command()
 def void(
-    folder: Folder,
+    folder: Accounts,
     id_: Annotated[
         int,
         typer.Argument(
