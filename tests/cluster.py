@@ -6,6 +6,7 @@ import fcntl
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -65,7 +66,6 @@ class Cluster:
         self.folder = Path(tempfile.mkdtemp(prefix="headgate-postgres-"))
         self.data, self.port = self.folder / "data", free_port()
         self.settings = (*SETTINGS, *settings, f"port={self.port}")
-        self.server = None
         if os.geteuid() == 0:
             shutil.chown(self.folder, self._owner())
         self._call(
@@ -94,28 +94,26 @@ class Cluster:
         }
 
     def start(self, patience=60.0):
-        """Start the server, and wait until it answers."""
-        command = [programs() / "postgres", "-D", self.data]
-        for setting in self.settings:
-            command += ["-c", setting]
-        log = (self.folder / "log").open("a")
-        with log:
-            self.server = subprocess.Popen(
-                command, stdout=log, stderr=log, **self._as_owner()
-            )
+        """Start the server, and wait until it answers; what one that was killed left
+        may have to end first.
+        """
+        options = " ".join(f"-c {setting}" for setting in self.settings)
+        command = [programs() / "pg_ctl", "start", "-s", "-w", "-D", self.data]
+        command += ["-l", self.folder / "log", "-o", options]
         until = time.monotonic() + patience
-        while self._call("pg_isready", "-q", "-d", "postgres", check=False).returncode:
-            ended = self.server.poll() is not None
-            if ended or time.monotonic() > until:
+        while subprocess.run(
+            command, stdout=subprocess.DEVNULL, check=False, **self._as_owner()
+        ).returncode:
+            if time.monotonic() > until:
                 raise RuntimeError((self.folder / "log").read_text()[-2000:])
-            time.sleep(0.05)
+            time.sleep(0.2)
 
     def kill(self):
-        """Kill the server with all that it has started, as the kernel does when memory
-        is short.
+        """Kill the server, as the kernel does when memory is short; what it has started
+        ends by itself.
         """
-        self.server.kill()
-        self.server.wait()
+        first, *_ = (self.data / "postmaster.pid").read_text().split()
+        os.kill(int(first), signal.SIGKILL)
 
     def psql(self, *statements, database="postgres"):
         """Execute statements; return what they print."""
@@ -130,14 +128,7 @@ class Cluster:
         return self._call(program, *words, **more)
 
     def close(self):
-        if self.server is not None and self.server.poll() is None:
-            self.server.terminate()
-            try:
-                self.server.wait(5)
-            except subprocess.TimeoutExpired:
-                self.server.send_signal(3)  # at once, without waiting for clients
-                self.server.wait(20)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        stop(self.folder)
 
     def _call(self, program, *words, check=True, **more):
         done = subprocess.run(

@@ -20,7 +20,7 @@ from headgate.control import Amendment
 from headgate.control.policies import Headgate
 from headgate.errors import HeadgateError, LedgerError, SettingError
 
-from .kept import SYSTEM, books, change, rows
+from .kept import SYSTEM, InPostgres, books, change, rows
 
 NUMPY = [
     np.int8,
@@ -540,6 +540,9 @@ def test_the_database_refuses_a_value_that_no_ledger_holds(place, statement):
         own.amend(money=5.0)
     store = tables_at(place_of("place", place))
     before = rows(place)
+    if isinstance(place, InPostgres):  # it rounds a number, and all else can be text
+        statement = statement.replace("6.5", "'6.5'")
+        statement = statement.replace("x'00'", "NULL").replace("x'61'", "NULL")
     with pytest.raises(
         HeadgateError, match=r"refuses a value \(.*\); nothing was written"
     ):

@@ -41,7 +41,7 @@ class Interrupted(Headgate):
 
 
 def test_an_amendment_during_a_decision_holds_from_the_next_round_and_replays(place):
-    Interrupted.folder = place
+    Interrupted.folder, Interrupted.amending = place, None
     with Books(place, SYSTEM, Interrupted()) as own:
         for t in range(1, 5):
             own.begin(3.0)

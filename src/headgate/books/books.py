@@ -78,8 +78,9 @@ class Books:
     Parameters
     ----------
     folder : str or pathlib.Path
-        Folder of the accounts, created if it does not exist. Only one process at a time
-        runs rounds; others may amend.
+        Folder of the accounts, created if it does not exist, or their address in
+        PostgreSQL, as in "postgresql://host/database/account". Only one process at a
+        time runs rounds; others may amend.
     system : System
         Buffers, budget and horizon at the beginning; later changes are amendments.
     policy : AdmissionPolicy
@@ -89,6 +90,9 @@ class Books:
     offences : int, optional
         Number of refused reports after which a client gets no more purchases and what
         is under way at it is cancelled; left out: never.
+    wait : float, default 0
+        Seconds to wait for the process that runs rounds now, until it ends or is
+        killed.
 
     Examples
     --------

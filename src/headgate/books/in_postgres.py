@@ -18,6 +18,7 @@ from typing import Any
 
 import psycopg
 from psycopg import errors, sql
+from psycopg.adapt import Dumper
 from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
@@ -65,7 +66,7 @@ FROM pg_class JOIN pg_namespace AS own ON own.oid = relnamespace
 WHERE nspname = ?
 """
 """query for what is in a schema, and whether it is anything but a plain table"""
-REFUSED = (errors.IntegrityError, errors.DataError)
+REFUSED = (errors.IntegrityError, errors.DataError, errors.DatatypeMismatch)
 """errors for a value that the rules of a table refuse"""
 DAMAGED = (
     errors.UndefinedTable,
@@ -74,6 +75,15 @@ DAMAGED = (
     errors.DataCorrupted,
     errors.IndexCorrupted,
 )
+
+
+class AsText(Dumper):
+    """A float as text, so that the database refuses it as a whole number, which it
+    would round.
+    """
+
+    def dump(self, obj: float) -> bytes:
+        return repr(obj).encode()
 
 
 class ServedTables(Tables):
@@ -99,7 +109,7 @@ class ServedTables(Tables):
         self, address: Address, writes: bool = True, new: bool = False
     ) -> None:
         super().__init__(address, writes)
-        self._leads = self._inside = False
+        self._leads = self._inside = self._closed = False
         self._appended: Entry | None = None
         self._cursors = count()
         with self._one_line("opened"):
@@ -117,6 +127,7 @@ class ServedTables(Tables):
     def _connected(self) -> psycopg.Connection:
         stated = make_conninfo(**CONNECTION | dict(self.path.settings))
         db = psycopg.connect(stated, autocommit=True)
+        db.adapters.register_dumper(float, AsText)
         try:
             if db.info.server_version < OLDEST:
                 raise DataError(f"{self.path}: is older than PostgreSQL 12")
@@ -136,6 +147,8 @@ class ServedTables(Tables):
 
     def _reconnect(self) -> None:
         """Open the connection again; the process that runs rounds still runs them."""
+        if self._closed:
+            raise DataError(f"{self.path}: cannot be used here (it is closed)")
         until = monotonic() + PATIENCE
         while True:
             try:
@@ -253,6 +266,7 @@ class ServedTables(Tables):
         super().append(entry)
 
     def close(self) -> None:
+        self._closed = True
         if self._is_own_process():
             self._db.close()
 

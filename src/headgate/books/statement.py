@@ -685,7 +685,7 @@ def _tables_of(accounts: Accounts) -> LedgerStore | Tables:
 
 
 def void(
-    folder: Path,
+    folder: Path | str,
     id_: int,
     by: str,
     why: str,
@@ -695,7 +695,7 @@ def void(
 
     Parameters
     ----------
-    folder : Path
+    folder : Path or str
         The accounts, which stay as they are.
     id_ : int
         Number of the amendment.

@@ -249,10 +249,23 @@ def backup(
 
     with books.opened(folder) as store:
         found = books.backup(store, file)
-    say(
-        f"{file}: round {found.rounds}, {len(found.lines)} orders, spent"
-        f" {found.spent:.2f}, reserved {found.reserved:.2f}"
-    )
+    _say_sums(file, found)
+
+
+@commands.command()
+def copy(
+    source: Annotated[str, typer.Argument(metavar="FROM")],
+    target: Annotated[str, typer.Argument(metavar="TO")],
+) -> None:
+    """Copy the accounts FROM a folder or PostgreSQL TO the other, or to the same kind.
+
+    The copy has the same entries and is audited before it is there. It is the same
+    account: let only one of the two go on.
+    """
+    from headgate.books.copying import copy as copy_accounts
+
+    found = copy_accounts(source, target)
+    _say_sums(target, found)
 
 
 @commands.command()
@@ -262,12 +275,13 @@ def upgrade(folder: Accounts) -> None:
     Nobody may have them open. The old file stays beside the new one, as
     ledger-3.sqlite. Runs on Flower keep the format that they have.
     """
+    from headgate.books.addresses import place_of
     from headgate.books.upgrade import KEPT
     from headgate.books.upgrade import upgrade as upgrade_folder
 
     found = upgrade_folder(folder)
     if found is None:
-        say(f"{folder}: is in today's format already")
+        say(f"{place_of('DIR', folder)}: is in today's format already")
         return
     say(
         f"{folder}: round {found.rounds}, {len(found.lines)} orders, spent"
@@ -304,7 +318,7 @@ def void(
     """
     from headgate.books import statement as books
 
-    whole = folder.resolve()
+    whole = Path(folder).resolve()
     path = out or whole.with_name(f"{whole.name or 'accounts'}-without-{id_}")
     found, after = books.void(folder, id_, by or getpass.getuser(), why, path)
     say(f"{path}: without {found.named()}")
@@ -319,6 +333,16 @@ def void(
             f" {after.approved:.2f}"
         )
         say(f"Opening it replays it; if it opens, use it in place of {folder}.")
+
+
+def _say_sums(place: Path | str, found: "Statement") -> None:
+    """Say what the accounts in a place come to."""
+    from headgate.books.addresses import place_of
+
+    say(
+        f"{place_of('FILE', place)}: round {found.rounds}, {len(found.lines)} orders,"
+        f" spent {found.spent:.2f}, reserved {found.reserved:.2f}"
+    )
 
 
 def _show(found: "Statement", format_: Format) -> None:
