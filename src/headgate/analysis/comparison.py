@@ -153,8 +153,10 @@ def _row(one: Runs) -> dict[str, Any]:
     known = summarise(one)
     of_runs = ("prices", "unit", "budget", "policy", "reference", "rounds")
     of_summary = ("price_paid", "price_offered", "peak_n", "paid", "N", "kept_limits")
+    delay = {"delay": one.delay} if one.delay else {}
     return {
         **{name: getattr(one, name) for name in of_runs},
+        **delay,
         **{name: getattr(known, name) for name in of_summary},
         "seeds": len(one.learnt),
         "diverged": known.lost,
@@ -239,9 +241,36 @@ def comparison_tables(
         at = _shown_budget(own, saved, budget)
         shown = [row for row in own if row["budget"] == at]
         things.append(_at_budget(shown, saved))
+    things += queue_costs(rows)
     if any("dips" in row for row in rows):
         things += _summaries(by_offer(found), DIPS)
     return [*_loose(found), *things, _notes(rows)]
+
+
+def queue_costs(rows: Sequence[Row]) -> list[str]:
+    """Return a line for each policy and budget that was compared with a delay and
+    without: what the slow queue costs in accuracy and money.
+    """
+    said = []
+    at_once = {
+        (row["prices"], row["budget"], row["policy"]): row
+        for row in rows
+        if "delay" not in row and row["learnt"]
+    }
+    for row in rows:
+        delay = row.get("delay", "")
+        prices = row["prices"].removesuffix(delay).removesuffix(", ")
+        before = at_once.get((prices, row["budget"], row["policy"]))
+        if delay and before and row["learnt"]:
+            gap = plus_minus(paired(row, before, "last"), 1, signs=True)
+            paid, once = row["price_paid"], before["price_paid"]
+            dearer = percent(round(paid / once, 2) - 1) if paid and once else DASH
+            at = amount(row.get("unit") or "", row["budget"])
+            said.append(
+                f"{delay}, {row['policy']} at {at} a round: {gap} points, labels"
+                f" {dearer} dearer"
+            )
+    return ["\n".join(["Beside no delay:", *said, ""])] if said else []
 
 
 def _loose(found: Sequence[Runs]) -> list[str]:
