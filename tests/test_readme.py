@@ -95,6 +95,7 @@ def test_command_blocks_of_a_page_run_one_after_the_other(
 ):
     monkeypatch.chdir(tmp_path)
     put_files(page, tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # as in a clone
     if page.stem == "books":
         make_accounts(tmp_path / "accounts")
     lines = [
