@@ -117,9 +117,7 @@ class Gate:
             Whether to begin a round; left out: if the schedule says so.
         """
         self._doing, self._down = Released(), ""
-        pending = self.tasks.pending()
-        if pending is not None:
-            self._finish(pending)
+        self.resume()
         self._take_samples()
         t = self.books.open_round
         if t is None and (self.due() if begin is None else begin):
@@ -132,6 +130,12 @@ class Gate:
         self._book(t)
         self._write_labelled()
         self._report(t)
+
+    def resume(self) -> None:
+        """Finish the report to the accounts that a killed process began."""
+        pending = self.tasks.pending()
+        if pending is not None:
+            self._finish(pending)
 
     def over(self) -> bool:
         """Return whether there is nothing left to do: all rounds are settled and
