@@ -26,11 +26,12 @@ from headgate.books.nouns import Delivery, Purchase
 from headgate.books.saved import money_text
 from headgate.errors import DataError, LedgerError
 from headgate.escaping import one_line
+from headgate.labels.existing import opening_system
 from headgate.labels.labelled import append_new
 from headgate.labels.nouns import LABELLED, REJECTED, LabelAnswer, Later
 from headgate.labels.pool import take_new
 from headgate.labels.prices import Price, price_of
-from headgate.labels.settings import GateSettings, load
+from headgate.labels.settings import load
 from headgate.labels.status import METRICS, STATUS, exposed, status_of
 from headgate.labels.tasks import (
     BEYOND,
@@ -86,9 +87,9 @@ class Gate:
         self._price: Price | None = None
         with ExitStack() as stack:
             stack.callback(own.queue.close)
-            self.books = Books(folder, own.system, own.policy, own.seed)
+            system = opening_system(own)
+            self.books = Books(folder, system, own.policy, own.seed)
             stack.callback(self.books.close)
-            _check_clients(own, self.books)
             self._check_tasks(folder / TASKS)
             self.tasks = Tasks(folder / TASKS)
             stack.callback(self.tasks.close)
@@ -162,6 +163,12 @@ class Gate:
         horizon = self.books.system.horizon
         return horizon is not None and self.books.balance().rounds >= horizon
 
+    def _names(self) -> list[str]:
+        """Return the clients that take part; one that joins does from the next round
+        on.
+        """
+        return list(self.books.system.names or ())
+
     def _slot(self) -> tuple[str, timedelta]:
         """Return the beginning of the present round by the schedule, and the time until
         the next one.
@@ -185,7 +192,7 @@ class Gate:
             return None
         own, t = self.settings, self.books.balance().rounds + 1
         try:
-            return price_of(own.price, self.search, t, own.seed, list(own.clients))
+            return price_of(own.price, self.search, t, own.seed, self._names())
         except Later as error:
             self._later(f"round {t} waits for its price", error)
             return None
@@ -194,7 +201,7 @@ class Gate:
         own, orders = self.settings, self.settings.orders
         purchases = self.books.begin(
             price,
-            most=self.tasks.unsold(own.clients),
+            most=self.tasks.unsold(self._names()),
             in_all=orders.in_all,
             lot=orders.lot,
             under_way=orders.under_way,
@@ -319,7 +326,7 @@ class Gate:
             for (client, of_round), samples in self.tasks.counts(booked=state).items():
                 if of_round == t:
                     there[client] = there.get(client, 0) + samples
-        for client in self.settings.clients:
+        for client in self._names():
             order = self.books.order(t, client)
             missing = 0 if order is None else order.asked - there.get(client, 0)
             if missing > 0:
@@ -428,24 +435,6 @@ def _stated(purchases: Iterable[Purchase]) -> Price | None:
     prices = {str(each.client): each.price for each in purchases}
     same = set(prices.values())
     return same.pop() if len(same) == 1 else prices or None
-
-
-def _check_clients(settings: GateSettings, books: Books) -> None:
-    known = books.system.names or ()
-    missing = [name for name in known if name not in settings.clients]
-    if missing:
-        raise DataError(
-            f"clients: the accounts have {missing[0]}, the file has not; one that has"
-            f" left stays in the file: headgate ledger amend {settings.accounts}"
-            f" --leave {missing[0]}"
-        )
-    more = [name for name in settings.clients if name not in known]
-    if more:
-        raise DataError(
-            f"clients.{more[0]}: is not in the accounts; it joins with headgate ledger"
-            f" amend {settings.accounts} --join"
-            f" {settings.clients[more[0]].places} --name {more[0]}"
-        )
 
 
 def _read_status(path: Path) -> dict[str, Any]:
