@@ -283,7 +283,8 @@ def test_a_queue_of_ones_own_is_named_as_module_and_class(folder, log):
     )
     section = '[queue]\nkind = "folder"\ntasks = "tasks"\nlabels = "in"\nsettled = 0\n'
     change(folder, section, '[queue]\nkind = "own_queue:AtOnce"\nlabel = "dog"\n')
-    own = log.step(folder, True)
+    log.step(folder, True)
+    own = log.step(folder, False)
     assert own["delivered"] == 7
     assert {line["label"] for line in labelled(folder)} == {"dog"}
 
