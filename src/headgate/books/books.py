@@ -119,7 +119,7 @@ class Books:
         # a policy is of a module that is loaded already; this one need not be before
         from headgate.control.policies.references import held
 
-        path = checked_path("Books: folder", folder)
+        self._folder = path = checked_path("Books: folder", folder)
         if not isinstance(system, System):
             raise SettingError(
                 f"Books: system = {shown(system)}: must be a headgate.System"
@@ -267,7 +267,7 @@ class Books:
                 _check_date(state, at)
             made = self._inputs(state, price, present, most, in_all, lot, under_way)
             if made["clients"]:
-                _check_horizon(state)
+                _check_horizon(state, self._folder)
             made["expires"] = expiry_of("begin: expires", expires, t, at)
             made["overdraft"] = getattr(
                 self._course.controller.policy, "overdraft", 0.0
@@ -760,13 +760,14 @@ def _less(
     return [int(each) for each in places]
 
 
-def _check_horizon(state: State) -> None:
+def _check_horizon(state: State, folder: Path) -> None:
     """Refuse to buy in a round after the last one."""
     t, horizon = state.settled + 1, state.system.horizon
     if horizon is not None and t > horizon:
         raise SettingError(
-            f"begin: round {t}: the horizon is {horizon}, so all rounds are over;"
-            f" amend(horizon={t}) adds one, and present=[] takes late reports"
+            f"begin: round {t}: the horizon is {horizon}, so all rounds of the accounts"
+            f" in {folder} are over; another folder begins at round 1,"
+            f" amend(horizon={t}) adds a round, and present=[] takes late reports"
         )
 
 
