@@ -81,12 +81,20 @@ def test_a_file_of_labels_that_is_lost_is_written_again(folder, log):
     put(folder, "b", [{"key": "k0", "state": "rejected"}])
     log.step(folder, False)
     path = folder / "labelled" / "team.jsonl"
+    before = path.read_bytes()
+    for content in (None, before[:30], before[:-1], before + b'{"key": "k9", "la'):
+        path.unlink()
+        if content is not None:
+            path.write_bytes(content)
+        log.step(folder, False)
+        assert path.read_bytes() == before
+    (folder / "other").write_bytes(before)
     path.unlink()
-    log.step(folder, False)
-    assert [line["key"] for line in labelled(folder)] == ["k2"]
-    path.write_text(path.read_text() + '{"key": "k9", "label"')
-    log.step(folder, False)
-    assert [line["key"] for line in labelled(folder)] == ["k2"]
+    path.symlink_to(folder / "other")
+    put(folder, "c", [{"key": "k3", "label": "cat"}])
+    with pytest.raises(DataError, match=r"team.jsonl: cannot be written"):
+        log.step(folder, False)
+    assert (folder / "other").read_bytes() == before
 
 
 def test_only_the_first_label_is_paid_and_others_are_counted(folder, log):
