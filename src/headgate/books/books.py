@@ -1,7 +1,7 @@
 """Durable accounts for any training loop: purchases, deliveries and costs."""
 
 import gc
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import date, timedelta
@@ -30,7 +30,6 @@ from headgate.books.database import Tables
 from headgate.books.exact import exact
 from headgate.books.journal import GENESIS, Journal
 from headgate.books.ledger_store import LEDGER
-from headgate.books.messages import LARGEST
 from headgate.books.moments import moment, months_between, now
 from headgate.books.nouns import (
     Balance,
@@ -40,15 +39,16 @@ from headgate.books.nouns import (
     OrderState,
     Purchase,
 )
+from headgate.books.opening import Opening
 from headgate.books.state import Begun, State, apply, to_text
 from headgate.control.amendments import Amendment
 from headgate.control.checks import optional, whole_number
 from headgate.control.checks import path as checked_path
 from headgate.control.controller import Controller
-from headgate.control.policy import AdmissionPolicy, check_is_policy
+from headgate.control.policy import AdmissionPolicy
 from headgate.control.supply import Supply
 from headgate.control.types import Ledger, System
-from headgate.errors import LedgerError, SettingError
+from headgate.errors import DataError, LedgerError, SettingError
 from headgate.escaping import shown
 from headgate.limits import CLIENTS, ROUNDS, SAMPLES
 from headgate.writing import FolderLock, clear_partial
@@ -79,11 +79,12 @@ class Books:
     Parameters
     ----------
     folder : str or pathlib.Path
-        Folder of the accounts, created if it does not exist. Only one process at a time
-        runs rounds; others may amend.
-    system : System
-        Buffers, budget and horizon at the beginning; later changes are amendments.
-    policy : AdmissionPolicy
+        Folder of the accounts, created if it does not exist, or their address at a
+        service. Only one process at a time runs rounds; others may amend.
+    system : System, optional
+        Buffers, budget and horizon at the beginning; later changes are amendments. Left
+        out, with the policy: those of the accounts that are there.
+    policy : AdmissionPolicy, optional
         Policy that decides how many samples to admit.
     seed : int, optional
         Seed of policies and rules that choose at random.
@@ -110,36 +111,40 @@ class Books:
     def __init__(
         self,
         folder: Path | str,
-        system: System,
-        policy: AdmissionPolicy,
+        system: System | None = None,
+        policy: AdmissionPolicy | None = None,
         seed: int = 0,
         offences: int | None = None,
+        token: str | None = None,
     ) -> None:
-        # a policy is of a module that is loaded already; this one need not be before
-        from headgate.control.policies.references import held
-
         path = checked_path("Books: folder", folder)
-        if not isinstance(system, System):
+        if token is not None:
             raise SettingError(
-                f"Books: system = {shown(system)}: must be a headgate.System"
+                "Books: token: is for accounts at https://, which are no folder"
             )
-        self._offences = (
-            NEVER
-            if offences is None
-            else whole_number("Books: offences", offences, least=1)
-        )
-        seed = whole_number("Books: seed", seed, 0, LARGEST)
-        check_is_policy(policy, "Books: policy")
-        limited = held(policy)
-        # refuses what cannot be before anything is on disk
-        Controller(system, limited, 1, np.array([seed]))
+        opening = None
+        if system is not None or policy is not None:
+            opening = Opening.checked(system, policy, seed, offences)
+        elif not (path / LEDGER).is_file():
+            raise DataError(
+                f"{path}: holds no accounts yet; give Books a system and a policy"
+            )
         self._lock = FolderLock()
         try:
             tables = Tables(path / LEDGER)
             self._lock.callback(tables.close)
             tables.lead(self._lock)
             clear_partial(path)
-            self._journal = Journal.create_or_open(tables, system, limited, seed)
+            if opening is None:
+                opening = Opening.of(tables)
+            self._offences = opening.offences or NEVER
+            self._journal = Journal.create_or_open(
+                tables,
+                opening.system,
+                opening.limited,
+                opening.seed,
+                opening.described,
+            )
             self._why = ""
         except BaseException:
             self._lock.close()
@@ -685,6 +690,39 @@ class Books:
         from headgate.books.statement import backup
 
         return backup(self._journal, checked_path("backup: file", file))
+
+    def once(
+        self,
+        key: str,
+        digest: str,
+        do: Callable[[], str],
+        by: str = "",
+    ) -> str:
+        """Do what a request asks for once, whatever number of times it is made.
+
+        Parameters
+        ----------
+        key : str
+            Key of the request.
+        digest : str
+            Digest of its whole content.
+        do : callable
+            Calls other methods of these accounts, and returns the answer as text. What
+            it writes and its answer are one transaction.
+        by : str, optional
+            Who makes the request, for the entries that do not say it.
+
+        Returns
+        -------
+        str
+            The answer, or that which the request got when it was made first.
+
+        Raises
+        ------
+        LedgerError
+            If the key is that of a request with another content.
+        """
+        return self._journal.once(key, digest, do, by)
 
     def close(self) -> None:
         """Close the files, so that another process can run rounds."""
