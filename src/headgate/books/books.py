@@ -91,6 +91,9 @@ class Books:
     offences : int, optional
         Number of refused reports after which a client gets no more purchases and what
         is under way at it is cancelled; left out: never.
+    token : str, optional
+        Token of a service, if `folder` is the address of accounts there, as in
+        https://host/accounts/clinic; left out: that in HEADGATE_TOKEN.
 
     Examples
     --------
@@ -154,6 +157,16 @@ class Books:
     def ledger(self) -> Ledger:
         """The policy's ledger after the last settled round."""
         return self._course.ledger
+
+    @property
+    def course_text(self) -> str:
+        """The policy's ledger after the last settled round, as text."""
+        return self._course.to_json()
+
+    @property
+    def journal(self) -> Journal:
+        """The log of these accounts, for programs that show it."""
+        return self._journal
 
     @property
     def name(self) -> str:
@@ -401,6 +414,33 @@ class Books:
             return
         asked |= {"round": t, "refused": rejected, "all": reports is None}
         self._write_reports("settled", asked, f"settled {t}")
+
+    def deliver(
+        self,
+        reports: Mapping[Any, Delivery | list[Delivery]],
+        key: str | None = None,
+    ) -> None:
+        """Write what arrived on orders of any rounds, without settling a round.
+
+        Parameters
+        ----------
+        reports : mapping of int or str to Delivery or list of Delivery
+            What arrived from each client; each delivery names its round.
+        key : str, optional
+            Name of the reports. The same reports with the same key count once.
+
+        Raises
+        ------
+        SettingError, LedgerError
+            If a report is not what it must be, or contradicts the orders; nothing is
+            written then.
+        """
+        with self._journal.newest() as state:
+            roll = Roll(state.system)
+        request = name_of("deliver: key", key)
+        rows = reports_of("deliver: reports", reports, roll, None)
+        stored = f"key {request}" if request else None
+        self._write_reports("arrived", {"reports": rows}, stored)
 
     def _write_reports(
         self,

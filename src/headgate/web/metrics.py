@@ -45,7 +45,7 @@ def metrics_text(library: Library) -> str:
         except DataError:
             continue
         for one in found:
-            labels = f'run="{_escaped(run.name)}",policy="{_escaped(one.policy)}"'
+            labels = f'run="{escaped(run.name)}",policy="{escaped(one.policy)}"'
             for name, value in (_values(one) | _of_clients(run)).items():
                 lines[name].append(f"headgate_{name}{{{labels}}} {value:.15g}")
     return "\n".join(line for each in lines.values() for line in each) + "\n"
@@ -105,5 +105,5 @@ def mean_age(admitted: Floats, held: Floats) -> float:
     return float(ages.sum() / max(held.sum(), 1))
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
