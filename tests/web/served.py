@@ -101,11 +101,11 @@ class Caller:
 class Kept:
     """A service for accounts, with a token of everything."""
 
-    def __init__(self, folder, **more):
+    def __init__(self, folder, port=0, **more):
         self.folder = folder
         self.service = Service(folder, **{"rate": 0, **more})
         self.token = self.service.first_token()
-        self.served = Served(folder / "no-runs", service=self.service)
+        self.served = Served(folder / "no-runs", port=port, service=self.service)
 
     def __enter__(self):
         self.served.__enter__()

@@ -62,6 +62,8 @@ NEVER = 2**31
 """
 MONTHS_AHEAD = 12
 """the most months that the date of a round may be after the latest one"""
+SERVICES = ("https://", "http://")
+"""how the address of accounts at a service begins"""
 PATHS = 100
 """paths that a forecast simulates"""
 
@@ -110,6 +112,14 @@ class Books:
     >>> books.balance().spent, books.balance().reserved
     (Decimal('72.0'), Decimal('9.0'))
     """
+
+    def __new__(cls, folder: Path | str, *given: Any, **more: Any) -> Self:
+        """Return accounts of this class, or at a service those of the one for it."""
+        if not str(folder).startswith(SERVICES):
+            return super().__new__(cls)
+        from headgate.books.remote import RemoteBooks
+
+        return super().__new__(RemoteBooks)  # type: ignore[return-value]
 
     def __init__(
         self,

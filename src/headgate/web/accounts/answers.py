@@ -10,7 +10,6 @@ from itertools import islice
 from typing import Any
 
 from headgate.books.books import Books
-from headgate.books.exact import plainly
 from headgate.books.journal import Journal
 from headgate.books.nouns import Balance, Client, Entry, OrderState, Purchase
 from headgate.books.state import system_table
@@ -43,8 +42,12 @@ class AccountDetail:
     name: str
     accounts: str
     begun: str
+    terms: dict[str, Any]
+    """the terms that the accounts were opened with"""
     system: dict[str, Any]
     """the system with all amendments that hold"""
+    ahead: dict[str, Any] | None
+    """the system with those that wait for the next round, too, if there are any"""
     policy: dict[str, Any]
     seed: int
     clients: list[Client]
@@ -229,10 +232,15 @@ class Forecast:
 # from the accounts
 
 
+def exactly(amount: Decimal) -> str:
+    """Return an amount as text, with all its digits."""
+    return f"{amount:f}"
+
+
 def balance_answer(balance: Balance) -> BalanceAnswer:
     """Return a balance for JSON."""
     money = (balance.approved, balance.spent, balance.reserved, balance.left)
-    return BalanceAnswer(balance.rounds, *map(plainly, money))
+    return BalanceAnswer(balance.rounds, *map(exactly, money))
 
 
 def purchase_answers(purchases: Iterable[Purchase]) -> list[PurchaseAnswer]:
@@ -255,7 +263,9 @@ def detail(name: str, books: Books) -> AccountDetail:
             name=name,
             accounts=books.name,
             begun=began.at,
+            terms=dict(opening["terms"]),
             system=system_table(system),
+            ahead=system_table(state.system_ahead()) if state.waiting else None,
             policy=dict(opening.get("policy", {})),
             seed=opening["seed"],
             clients=[system.named(client) for client in range(system.clients)],
@@ -273,7 +283,7 @@ def order_answer(order: OrderState, system: System) -> OrderAnswer:
     """Return an order for JSON."""
     fields = {**order._asdict(), "under_way": order.under_way}
     fields["client"] = system.named(order.client)
-    fields |= {name: plainly(fields[name]) for name in ("price", "adjusted")}
+    fields |= {name: exactly(fields[name]) for name in ("price", "adjusted")}
     return OrderAnswer(**fields)
 
 
@@ -303,9 +313,9 @@ def statement_page(
             entry=books.journal.last.number,
             rounds=balance.rounds,
             currency=names.currency,
-            approved=plainly(balance.approved),
-            spent=plainly(balance.spent),
-            reserved=plainly(balance.reserved),
+            approved=exactly(balance.approved),
+            spent=exactly(balance.spent),
+            reserved=exactly(balance.reserved),
             lines=[_line_answer(line) for line in some[:limit]],
             next=_next(places, len(some) > limit),
         )
@@ -313,7 +323,7 @@ def statement_page(
 
 def _line_answer(line: OrderLine) -> LineAnswer:
     fields: dict[str, Any] = {
-        name: plainly(value) if isinstance(value, Decimal) else value
+        name: exactly(value) if isinstance(value, Decimal) else value
         for name, value in line._asdict().items()
     }
     return LineAnswer(**{**fields, "keys": list(line.keys)})

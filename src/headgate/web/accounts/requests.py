@@ -126,7 +126,7 @@ class NewDelivery(BaseModel):
         )
 
 
-Deliveries = Annotated[list[NewDelivery], Field(max_length=1_000)]
+Deliveries = Annotated[list[Count | NewDelivery], Field(max_length=1_000)]
 Reports = _by_client(Count | NewDelivery | Deliveries)
 
 
@@ -231,10 +231,10 @@ def by_client(system: System, value: Any) -> Any:
     return {client_of(system, client): each for client, each in value.items()}
 
 
-def delivered(value: int | NewDelivery | list[NewDelivery]) -> Any:
+def delivered(value: int | NewDelivery | list[int | NewDelivery]) -> Any:
     """Return a report as `Books` takes it."""
     if isinstance(value, list):
-        return [each.made() for each in value]
+        return [delivered(each) for each in value]
     return value.made() if isinstance(value, NewDelivery) else value
 
 
