@@ -308,7 +308,13 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
         prices = experiment.given_for(policy).prices
         with ticked(f"{name}, {len(seeds)} seeds", rounds, quiet) as tick:
             results[name] = rehearse_policy(
-                experiment.system, policy, prices, seeds, rounds, tick
+                experiment.system,
+                policy,
+                prices,
+                seeds,
+                rounds,
+                tick,
+                experiment.data.delays,
             )
     return RehearsalResult(experiment, results)
 

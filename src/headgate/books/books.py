@@ -36,6 +36,7 @@ from headgate.books.nouns import (
     Client,
     Delivery,
     Entry,
+    KeyedSample,
     OrderState,
     Purchase,
 )
@@ -206,6 +207,12 @@ class Books:
         """
         with self._journal.newest() as state:
             return {state.system.named(client) for client in state.quarantined}
+
+    @property
+    def open_round(self) -> int | None:
+        """The round that was begun and is not settled; None: no round is open."""
+        with self._journal.newest() as state:
+            return None if state.open is None else state.open.round
 
     @property
     def rounds_left(self) -> int | None:
@@ -554,6 +561,26 @@ class Books:
                 own = found.setdefault(state.system.named(client), {})
                 own[t] = order.under_way
         return found
+
+    def samples(self, client: Client, keys: Collection[str]) -> dict[str, KeyedSample]:
+        """Return those of a client's samples that arrived with these keys.
+
+        Parameters
+        ----------
+        client : int or str
+            The client.
+        keys : collection of str
+            Keys of samples. Those that did not arrive are left out of the result.
+
+        Returns
+        -------
+        dict of str to KeyedSample
+            The samples by key: round, state and reason of each.
+        """
+        with self._journal.newest() as state:
+            number = Roll(state.system).number("samples: client", client)
+            found = self._journal.tables.known(list(keys))
+            return {each.key: each for each in found if each.client == number}
 
     def amend(
         self,

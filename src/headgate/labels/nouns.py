@@ -25,10 +25,10 @@ class Later(HeadgateError):
     asked is asked again later, and nothing is lost by it.
     """
 
-    exit_code = 6
+    exit_code = 4
 
 
-class Task(NamedTuple):
+class LabelTask(NamedTuple):
     """A sample that is to be labelled.
 
     Parameters
@@ -45,7 +45,7 @@ class Task(NamedTuple):
 
     Examples
     --------
-    >>> task = Task("clinic-a", "scan-17", 3, {"text": "shadow, left lung"})
+    >>> task = LabelTask("clinic-a", "scan-17", 3, {"text": "shadow, left lung"})
     >>> task.place
     ('clinic-a', 'scan-17')
     """
@@ -61,7 +61,7 @@ class Task(NamedTuple):
         return self.client, self.key
 
 
-class Answer(NamedTuple):
+class LabelAnswer(NamedTuple):
     """What the queue knows about a task that was released.
 
     Parameters
@@ -81,7 +81,7 @@ class Answer(NamedTuple):
 
     Examples
     --------
-    >>> Answer("clinic-a", "scan-17", "labelled", "tumour").label
+    >>> LabelAnswer("clinic-a", "scan-17", "labelled", "tumour").label
     'tumour'
     """
 
@@ -116,26 +116,28 @@ class Queue(ABC):
     ...         self.tasks |= {task.place: task for task in tasks}
     ...
     ...     def collect(self, known):
-    ...         return [Answer(*place, "labelled", self.label) for place in self.tasks]
+    ...         return [
+    ...             LabelAnswer(*place, "labelled", self.label) for place in self.tasks
+    ...         ]
     ...
     ...     def withdraw(self, keys):
     ...         for client, own in keys.items():
     ...             for key in own:
     ...                 self.tasks.pop((client, key), None)
     >>> queue = AtOnce()
-    >>> queue.release([Task("clinic-a", "scan-17", 1, {"text": "shadow"})])
+    >>> queue.release([LabelTask("clinic-a", "scan-17", 1, {"text": "shadow"})])
     >>> [(answer.key, answer.label) for answer in queue.collect({})]
     [('scan-17', 'cat')]
     """
 
     @abstractmethod
-    def release(self, tasks: Sequence[Task]) -> None:
+    def release(self, tasks: Sequence[LabelTask]) -> None:
         """Offer tasks to the people who label. A task that was released already, by its
         client and key, is not released a second time.
 
         Parameters
         ----------
-        tasks : sequence of Task
+        tasks : sequence of LabelTask
             The tasks: those of one order, of several, or of several clients.
 
         Raises
@@ -146,7 +148,7 @@ class Queue(ABC):
         """
 
     @abstractmethod
-    def collect(self, known: Mapping[str, Mapping[str, str]]) -> Iterable[Answer]:
+    def collect(self, known: Mapping[str, Mapping[str, str]]) -> Iterable[LabelAnswer]:
         """Return what became of the tasks that were released.
 
         The first call after the start returns the whole truth; later ones may leave out
@@ -164,7 +166,7 @@ class Queue(ABC):
 
         Returns
         -------
-        iterable of Answer
+        iterable of LabelAnswer
             The answers, read one by one.
 
         Raises

@@ -1,7 +1,5 @@
 """The queues that come with headgate, by the `kind` that a gate's file names."""
 
-from headgate.labels.nouns import Queue
-from headgate.registry import Slot
+from headgate.labels.folder import FolderQueue
 
-KINDS: dict[str, type] = {}
-QUEUE = Slot("queue", Queue, KINDS)
+KINDS: dict[str, type] = {"folder": FolderQueue}

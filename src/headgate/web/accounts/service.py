@@ -9,7 +9,7 @@ from starlette.responses import PlainTextResponse, Response
 from headgate.control.checks import path as checked_path
 from headgate.web.accounts.gate import Rates
 from headgate.web.accounts.keeper import Keeper, Place
-from headgate.web.accounts.telling import Counts, account_lines, to_stderr
+from headgate.web.accounts.telling import Counts, account_text, to_stderr
 from headgate.web.accounts.tokens import EVERY, ROLES, Tokens
 
 RATE = 100.0
@@ -62,8 +62,7 @@ class Service:
 
     async def metrics(self) -> str:
         """Return what Prometheus reads of the service."""
-        lines = [*self.counts.lines(), *await account_lines(self.keeper)]
-        return "\n".join(lines) + "\n"
+        return self.counts.text() + await account_text(self.keeper)
 
 
 def service_for(

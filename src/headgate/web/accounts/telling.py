@@ -17,9 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from headgate.books.books import Books
 from headgate.books.moments import now
 from headgate.books.nouns import Balance
-from headgate.escaping import one_line
+from headgate.escaping import exposition, one_line
 from headgate.web.accounts.keeper import Keeper
-from headgate.web.metrics import escaped
 
 BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 """seconds up to which requests are counted together"""
@@ -119,61 +118,55 @@ class Counts:
         self._seconds[route][bisect_left(BOUNDS, seconds)] += 1
         self._sums[route] += seconds
 
-    def lines(self) -> list[str]:
+    def text(self) -> str:
         """Return the counts in the text format of Prometheus."""
-        found = [
-            "# HELP headgate_requests_total requests that were answered",
-            "# TYPE headgate_requests_total counter",
-        ]
+        samples: dict[str, list[Sample]] = {name: [] for name in COUNTERS}
         for (method, route, status), count in sorted(self._requests.items()):
-            labels = f'method="{escaped(method)}",route="{route}",status="{status}"'
-            found.append(f"headgate_requests_total{{{labels}}} {count}")
-        found += [
-            "# HELP headgate_request_seconds time from a request to its answer",
-            "# TYPE headgate_request_seconds histogram",
-        ]
+            labels = {"method": method, "route": route, "status": str(status)}
+            samples["requests_total"].append((labels, count))
         for route, counts in sorted(self._seconds.items()):
-            name, below = f'headgate_request_seconds_bucket{{route="{route}"', 0
+            own, below = {"route": route}, 0
             for bound, count in zip((*BOUNDS, "+Inf"), counts, strict=True):
                 below += count
-                found.append(f'{name},le="{bound}"}} {below}')
-            own = f'{{route="{route}"}}'
-            found.append(f"headgate_request_seconds_sum{own} {self._sums[route]:.6f}")
-            found.append(f"headgate_request_seconds_count{own} {below}")
-        return found
+                labels = {**own, "le": str(bound)}
+                samples["request_seconds_bucket"].append((labels, below))
+            samples["request_seconds_sum"].append((own, self._sums[route]))
+            samples["request_seconds_count"].append((own, below))
+        return exposition(COUNTERS, samples, "counter")
 
 
+Sample = tuple[dict[str, str], float]
+COUNTERS = {
+    "requests_total": "requests that were answered",
+    "request_seconds_bucket": "requests that took at most so long",
+    "request_seconds_sum": "time from requests to their answers",
+    "request_seconds_count": "requests whose time was taken",
+}
 GAUGES = {
-    "rounds": "settled rounds of accounts that are open",
-    "approved": "money approved",
-    "spent": "money spent",
-    "reserved": "price of what is under way",
-    "left": "money left",
+    "account_rounds": "settled rounds of accounts that are open",
+    "account_approved": "money approved",
+    "account_spent": "money spent",
+    "account_reserved": "price of what is under way",
+    "account_left": "money left",
+    "accounts_open": "accounts that are open",
+    "streams": "streams of events",
 }
 PATIENCE = 2.0
 """seconds to wait for accounts that are busy; then they are left out"""
 
 
-async def account_lines(keeper: Keeper) -> list[str]:
+async def account_text(keeper: Keeper) -> str:
     """Return the money of the accounts that are open, for Prometheus."""
     balances = await asyncio.gather(*(_balance(keeper, name) for name in keeper.names))
-    found = [
-        "# HELP headgate_accounts_open accounts that are open",
-        "# TYPE headgate_accounts_open gauge",
-        f"headgate_accounts_open {len(keeper.names)}",
-        "# HELP headgate_streams streams of events",
-        "# TYPE headgate_streams gauge",
-        f"headgate_streams {keeper.streams}",
-    ]
-    for name, text in GAUGES.items():
-        found.append(f"# HELP headgate_account_{name} {text}")
-        found.append(f"# TYPE headgate_account_{name} gauge")
-        for account, balance in balances:
+    samples: dict[str, list[Sample]] = {name: [] for name in GAUGES}
+    samples["accounts_open"] = [({}, len(balances))]
+    samples["streams"] = [({}, keeper.streams)]
+    for account, balance in balances:
+        for name in ("rounds", "approved", "spent", "reserved", "left"):
             if balance is not None:
                 value = float(getattr(balance, name))
-                labels = f'account="{account}"'
-                found.append(f"headgate_account_{name}{{{labels}}} {value:.15g}")
-    return found
+                samples[f"account_{name}"].append(({"account": account}, value))
+    return exposition(GAUGES, samples)
 
 
 async def _balance(keeper: Keeper, name: str) -> tuple[str, Balance | None]:
