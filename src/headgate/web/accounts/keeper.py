@@ -180,6 +180,7 @@ class Keeper:
         for lane in self._lanes.values():
             lane.moved.set()
         closed = [lane.close() for lane in self._lanes.values()]
+        self._lanes.clear()
         for each in (*closed, *self._closing.values()):
             with suppress(Exception):
                 await asyncio.wrap_future(each)
