@@ -103,7 +103,7 @@ class Kept:
 
     def __init__(self, folder, port=0, **more):
         self.folder = folder
-        self.service = Service(folder, **{"rate": 0, **more})
+        self.service = Service(str(folder), **{"rate": 0, **more})
         self.token = self.service.first_token()
         self.served = Served(folder / "no-runs", port=port, service=self.service)
 

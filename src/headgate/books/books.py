@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from headgate.books.addresses import Place, place_of
+from headgate.books.beginning import Opening
 from headgate.books.border import (
     Roll,
     clients_in,
@@ -26,10 +28,8 @@ from headgate.books.border import (
     signed,
 )
 from headgate.books.course import Course, supply_table
-from headgate.books.database import Tables
 from headgate.books.exact import exact
 from headgate.books.journal import GENESIS, Journal
-from headgate.books.ledger_store import LEDGER
 from headgate.books.moments import moment, months_between, now
 from headgate.books.nouns import (
     Balance,
@@ -40,19 +40,18 @@ from headgate.books.nouns import (
     OrderState,
     Purchase,
 )
-from headgate.books.opening import Opening
+from headgate.books.opening import tables_at
 from headgate.books.state import Begun, State, apply, to_text
 from headgate.control.amendments import Amendment
-from headgate.control.checks import optional, whole_number
+from headgate.control.checks import amount, optional, whole_number
 from headgate.control.checks import path as checked_path
 from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.supply import Supply
 from headgate.control.types import Ledger, System
-from headgate.errors import DataError, LedgerError, SettingError
+from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
 from headgate.limits import CLIENTS, ROUNDS, SAMPLES
-from headgate.writing import FolderLock, clear_partial
 
 if TYPE_CHECKING:
     from headgate.books.statement import Statement
@@ -82,8 +81,10 @@ class Books:
     Parameters
     ----------
     folder : str or pathlib.Path
-        Folder of the accounts, created if it does not exist, or their address at a
-        service. Only one process at a time runs rounds; others may amend.
+        Folder of the accounts, created if it does not exist, or their address in
+        PostgreSQL, as in "postgresql://host/database/account", or at a service, as in
+        "https://host/accounts/name". Only one process at a time runs rounds; others may
+        amend.
     system : System, optional
         Buffers, budget and horizon at the beginning; later changes are amendments. Left
         out, with the policy: those of the accounts that are there.
@@ -94,9 +95,11 @@ class Books:
     offences : int, optional
         Number of refused reports after which a client gets no more purchases and what
         is under way at it is cancelled; left out: never.
+    wait : float, default 0
+        Seconds to wait for the process that runs rounds now, until it ends or is
+        killed.
     token : str, optional
-        Token of a service, if `folder` is the address of accounts there, as in
-        https://host/accounts/clinic; left out: that in HEADGATE_TOKEN.
+        Token of a service; left out: that in HEADGATE_TOKEN.
 
     Examples
     --------
@@ -114,24 +117,27 @@ class Books:
     (Decimal('72.0'), Decimal('9.0'))
     """
 
-    def __new__(cls, folder: Path | str, *given: Any, **more: Any) -> Self:
-        """Return accounts of this class, or at a service those of the one for it."""
+    def __new__(cls, folder: Place | str, *given: Any, **more: Any) -> Self:
+        """Return accounts of this class, or those at a service, which have the same
+        methods.
+        """
         if not str(folder).startswith(SERVICES):
             return super().__new__(cls)
         from headgate.books.remote import RemoteBooks
 
-        return super().__new__(RemoteBooks)  # type: ignore[return-value]
+        return RemoteBooks(folder, *given, **more)  # type: ignore[return-value]
 
     def __init__(
         self,
-        folder: Path | str,
+        folder: Place | str,
         system: System | None = None,
         policy: AdmissionPolicy | None = None,
         seed: int = 0,
         offences: int | None = None,
+        wait: float = 0.0,
         token: str | None = None,
     ) -> None:
-        path = checked_path("Books: folder", folder)
+        self._place = place = place_of("Books: folder", folder)
         if token is not None:
             raise SettingError(
                 "Books: token: is for accounts at https://, which are no folder"
@@ -139,16 +145,10 @@ class Books:
         opening = None
         if system is not None or policy is not None:
             opening = Opening.checked(system, policy, seed, offences)
-        elif not (path / LEDGER).is_file():
-            raise DataError(
-                f"{path}: holds no accounts yet; give Books a system and a policy"
-            )
-        self._lock = FolderLock()
+        patience = amount("Books: wait", wait)
+        tables = tables_at(place, new=opening is not None)
         try:
-            tables = Tables(path / LEDGER)
-            self._lock.callback(tables.close)
-            tables.lead(self._lock)
-            clear_partial(path)
+            tables.lead(patience)
             if opening is None:
                 opening = Opening.of(tables)
             self._offences = opening.offences or NEVER
@@ -161,7 +161,7 @@ class Books:
             )
             self._why = ""
         except BaseException:
-            self._lock.close()
+            tables.close()
             raise
 
     @property
@@ -295,7 +295,7 @@ class Books:
                 _check_date(state, at)
             made = self._inputs(state, price, present, most, in_all, lot, under_way)
             if made["clients"]:
-                _check_horizon(state)
+                _check_horizon(state, self._place)
             made["expires"] = expiry_of("begin: expires", expires, t, at)
             made["overdraft"] = getattr(
                 self._course.controller.policy, "overdraft", 0.0
@@ -802,8 +802,8 @@ class Books:
         return self._journal.once(key, digest, do, by)
 
     def close(self) -> None:
-        """Close the files, so that another process can run rounds."""
-        self._lock.close()
+        """Close the accounts, so that another process can run rounds."""
+        self._journal.close()
 
     def __enter__(self) -> Self:
         return self
@@ -848,13 +848,14 @@ def _less(
     return [int(each) for each in places]
 
 
-def _check_horizon(state: State) -> None:
+def _check_horizon(state: State, place: Place) -> None:
     """Refuse to buy in a round after the last one."""
     t, horizon = state.settled + 1, state.system.horizon
     if horizon is not None and t > horizon:
         raise SettingError(
-            f"begin: round {t}: the horizon is {horizon}, so all rounds are over;"
-            f" amend(horizon={t}) adds one, and present=[] takes late reports"
+            f"begin: round {t}: the horizon is {horizon}, so all rounds of the accounts"
+            f" in {place} are over; another folder begins at round 1,"
+            f" amend(horizon={t}) adds a round, and present=[] takes late reports"
         )
 
 

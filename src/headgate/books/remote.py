@@ -15,19 +15,19 @@ from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 from urllib.parse import quote, urlsplit
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from headgate.books.books import Books
+from headgate.books.addresses import Place
+from headgate.books.beginning import Opening
 from headgate.books.course import Course, supply_of
 from headgate.books.journal import Journal
 from headgate.books.ledger_store import AmendmentRow, Offered, stated
 from headgate.books.moments import moment
 from headgate.books.nouns import Balance, Client, Delivery, OrderState, Purchase
-from headgate.books.opening import Opening
 from headgate.books.state import system_of, system_table
 from headgate.control.amendments import Amendment
 from headgate.control.policy import AdmissionPolicy
@@ -199,16 +199,19 @@ class Connection:
         self._client.close()
 
 
-class RemoteBooks(Books):
-    """Accounts at a service."""
+class RemoteBooks:
+    """Accounts at a service: what `Books(address)` returns. Its methods are those of
+    `Books`.
+    """
 
     def __init__(
         self,
-        folder: Path | str,
+        folder: Place | str,
         system: System | None = None,
         policy: AdmissionPolicy | None = None,
         seed: int = 0,
         offences: int | None = None,
+        wait: float = 0.0,
         token: str | None = None,
     ) -> None:
         opening = None
@@ -513,8 +516,17 @@ class RemoteBooks(Books):
     ) -> str:
         raise self._elsewhere("once")
 
+    def __str__(self) -> str:
+        return str(self.statement())
+
     def close(self) -> None:
         self._service.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
 
 MONEY = ("price", "charged", "adjusted", "paid")

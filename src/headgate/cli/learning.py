@@ -309,7 +309,10 @@ def serve(
         str | None,
         typer.Option(
             metavar="DIR",
-            help="Serve accounts, too: a folder with a folder for each of them.",
+            help=(
+                "Serve accounts, too: a folder with a folder for each of them, or"
+                " postgresql://HOST/DATABASE."
+            ),
             show_default=False,
         ),
     ] = None,
@@ -345,7 +348,8 @@ def serve(
     there; the first start prints a token once. Ctrl-C ends the page.
     """
     try:
-        from headgate.web.accounts.service import service_for
+        from headgate.web.accounts.service import Service
+        from headgate.web.accounts.telling import to_stderr
         from headgate.web.serving import serve as serve_page
         from headgate.web.serving import token_for
     except ModuleNotFoundError as error:
@@ -359,7 +363,8 @@ def serve(
         )
     service = None
     if accounts is not None:
-        service = service_for(accounts, tokens, rate, quiet)
+        log = None if quiet else to_stderr
+        service = Service(accounts, tokens, rate, log)
         token = service.first_token()
     else:
         token = token_for(host, token_file)

@@ -272,7 +272,7 @@ def test_a_refusal_names_the_setting_and_its_value(
     kept, path, body, status, setting, value
 ):
     a = "/refusing"
-    if not kept.service.place.has("refusing"):
+    if "refusing" not in kept.service.shelf.names():
         kept.began("refusing")
     answer = kept.all.post(f"{a}{path}", body)
     assert answer.headers["content-type"] == "application/problem+json"

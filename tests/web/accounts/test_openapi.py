@@ -78,7 +78,7 @@ def api(kept):
 
 def ways(tmp):
     """Yield every way of every path of accounts, but the stream, which has no end."""
-    document = make_app(tmp, service=Service(tmp)).openapi()
+    document = make_app(tmp, service=Service(str(tmp))).openapi()
     for path, own in document["paths"].items():
         if path.startswith("/api/accounts") and not path.endswith("/stream"):
             for way in own:

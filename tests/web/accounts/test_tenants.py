@@ -15,7 +15,7 @@ from ..served import Kept
 
 
 def document(tmp):
-    return make_app(tmp, service=Service(tmp)).openapi()
+    return make_app(tmp, service=Service(str(tmp))).openapi()
 
 
 @pytest.fixture(scope="module")

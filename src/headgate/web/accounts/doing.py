@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from headgate.analysis.formatting import jsonable
+from headgate.books.beginning import Opening, create
 from headgate.books.books import Books
 from headgate.books.journal import OtherRequestError
-from headgate.books.opening import Opening, create
 from headgate.books.state import to_text
 from headgate.errors import LedgerError, SettingError
 from headgate.registry import POLICY, PRICES, Search, make
@@ -87,11 +87,10 @@ async def begin_account(
         policy = make(POLICY, new.policy, "policy", SHIPPED)
         given = new.system.made(), policy, new.seed, new.offences
         opening = Opening.checked(*given)
-        folder = keeper.place.address(new.name)
-        return create(folder, opening, asked.by, asked.key, asked.digest)
+        place = keeper.shelf.of(new.name)
+        return create(place, opening, asked.by, asked.key, asked.digest)
 
-    made = False
-    if not keeper.place.has(new.name):
+    async with keeper.beginning:
         made = await run_in_threadpool(run)
 
     def told(books: Books) -> answers.NewAccountAnswer:

@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
 from typing import TypeVar
 
+from headgate.books.addresses import SCHEMES, Address, Place
 from headgate.books.books import Books
 from headgate.books.ledger_store import LEDGER
+from headgate.control.checks import path as checked_path
 from headgate.errors import DataError, HeadgateError
 from headgate.web.accounts.gate import no_account
 from headgate.web.accounts.tokens import NAME
@@ -33,39 +34,64 @@ class Busy(HeadgateError):
     """Too many requests wait; it may be tried again soon."""
 
 
-class Place:
-    """Where accounts are: a folder with a folder for each.
+class Shelf:
+    """Where accounts are: a folder with a folder for each, or a database.
 
     Parameters
     ----------
-    folder : Path
-        The folder, which is made if it is not there.
+    address : str
+        The folder, which is made if it is not there, or the address of a database.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, address: str) -> None:
+        name = "--accounts"
+        self.base, self._query = address, ""
+        if address.startswith(SCHEMES):
+            base, mark, query = address.partition("?")
+            self.base, self._query = base.rstrip("/"), mark + query
+            self.database = Address.of(name, f"{self.base}/any{self._query}")
+            return
+        self.folder = checked_path(name, address)
         try:
-            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise DataError(
-                f"--accounts {folder}: cannot be used ({error.strerror})"
-            ) from None
+            why = error.strerror
+            raise DataError(f"{name} {address}: cannot be used ({why})") from None
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is no database."""
+        return not self.base.startswith(SCHEMES)
 
     def names(self) -> list[str]:
         """Return the names of all accounts, sorted."""
-        found = self.folder.glob(f"*/{LEDGER}")
-        return sorted(path.parent.name for path in found if self.has(path.parent.name))
+        if not self.is_folder:
+            from headgate.books.in_postgres import accounts_in
 
-    def has(self, name: str) -> bool:
-        """Return whether there are accounts with this name."""
-        if not NAME.fullmatch(name):
-            return False
+            return [name for name in accounts_in(self.database) if NAME.fullmatch(name)]
+        found = (path.parent.name for path in self.folder.glob(f"*/{LEDGER}"))
+        return sorted(name for name in found if self._has(name))
+
+    def _has(self, name: str) -> bool:
         folder = self.folder / name
-        return (folder / LEDGER).is_file() and not folder.is_symlink()
+        plain = NAME.fullmatch(name) and not folder.is_symlink()
+        return bool(plain) and (folder / LEDGER).is_file()
 
-    def address(self, name: str) -> Path:
-        """Return what `Books` opens."""
-        return self.folder / name
+    def of(self, name: str) -> Place:
+        """Return where accounts are, or could be."""
+        if not NAME.fullmatch(name):
+            raise UnknownAccount(no_account(name))
+        if self.is_folder:
+            return self.folder / name
+        return Address.of("--accounts", f"{self.base}/{name}{self._query}")
+
+    def open(self, name: str) -> Books:
+        """Open accounts; raise UnknownAccount if there are none."""
+        place = self.of(name)
+        there = self._has(name) if self.is_folder else name in self.names()
+        if not there:
+            raise UnknownAccount(no_account(name))
+        return Books(place)
 
 
 class Lane:
@@ -73,12 +99,13 @@ class Lane:
 
     def __init__(
         self,
-        address: Path,
+        shelf: Shelf,
+        name: str,
         after: "Future[None] | None" = None,
     ) -> None:
-        self._thread = ThreadPoolExecutor(1, f"accounts {address.name}")
-        self._address, self._after = address, after
-        self._books: Books | None = None
+        self._thread = ThreadPoolExecutor(1, f"accounts {name}")
+        self._shelf, self._name, self._after = shelf, name, after
+        self.books: Books | None = None
         self.waiting, self.asked = 0, time.monotonic()
         self.moved = asyncio.Event()
         """set when something was written, and then replaced"""
@@ -92,9 +119,9 @@ class Lane:
             with suppress(Exception):
                 self._after.result()
             self._after = None
-        if self._books is None:
-            self._books = Books(self._address)
-        return do(self._books)
+        if self.books is None:
+            self.books = self._shelf.open(self._name)
+        return do(self.books)
 
     def close(self) -> "Future[None]":
         """Close the accounts after what waits is done."""
@@ -103,21 +130,23 @@ class Lane:
         return closed
 
     def _close(self) -> None:
-        if self._books is not None:
-            self._books.close()
+        if self.books is not None:
+            self.books.close()
 
 
 class Keeper:
-    """The open accounts of a place.
+    """The open accounts of a shelf.
 
     Parameters
     ----------
-    place : Place
+    shelf : Shelf
         Where the accounts are.
     """
 
-    def __init__(self, place: Place) -> None:
-        self.place = place
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self.beginning = asyncio.Lock()
+        """held while accounts begin"""
         self.stopping, self.streams = False, 0
         self._lanes: dict[str, Lane] = {}
         self._closing: dict[str, Future[None]] = {}
@@ -131,11 +160,9 @@ class Keeper:
         """Return the thread of these accounts, which is started if there is none."""
         found = self._lanes.get(name)
         if found is None:
-            if not self.place.has(name):
-                raise UnknownAccount(no_account(name))
             self._make_room()
             after = self._closing.pop(name, None)
-            found = self._lanes[name] = Lane(self.place.address(name), after)
+            found = self._lanes[name] = Lane(self.shelf, name, after)
         found.asked = time.monotonic()
         return found
 
@@ -168,11 +195,19 @@ class Keeper:
         try:
             # who is gone does not end what has begun
             return await asyncio.shield(asyncio.wrap_future(future))
+        except UnknownAccount:
+            self._forget(name, lane)
+            raise
         finally:
             lane.waiting -= 1
             if writes:
                 before, lane.moved = lane.moved, asyncio.Event()
                 before.set()
+
+    def _forget(self, name: str, lane: Lane) -> None:
+        """End the thread of accounts that are not there."""
+        if not lane.books and self._lanes.get(name) is lane:
+            self._closing[name] = self._lanes.pop(name).close()
 
     async def close(self) -> None:
         """Do what waits, and close all accounts."""

@@ -103,7 +103,7 @@ def _add_list(router: APIRouter, keeper: Keeper) -> None:
     ) -> Response:
         """Return the names of the accounts that the token is for."""
         holder: Holder = request.state.holder
-        names = await run_in_threadpool(keeper.place.names)
+        names = await run_in_threadpool(keeper.shelf.names)
         own = [name for name in names if name > after and holder.enters(name)]
         more = own[limit - 1] if len(own) > limit else None
         return Json(answers.AccountList(own[:limit], more))

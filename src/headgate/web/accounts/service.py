@@ -6,10 +6,10 @@ from pathlib import Path
 from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 
-from headgate.control.checks import path as checked_path
+from headgate.errors import SettingError
 from headgate.web.accounts.gate import Rates
-from headgate.web.accounts.keeper import Keeper, Place
-from headgate.web.accounts.telling import Counts, account_text, to_stderr
+from headgate.web.accounts.keeper import Keeper, Shelf
+from headgate.web.accounts.telling import Counts, account_text
 from headgate.web.accounts.tokens import EVERY, ROLES, Tokens
 
 RATE = 100.0
@@ -23,8 +23,9 @@ class Service:
 
     Parameters
     ----------
-    folder : Path
-        The folder with the accounts, and with the tokens if they are not elsewhere.
+    accounts : str
+        The folder with the accounts, and with the tokens if they are not elsewhere, or
+        the address of a database.
     tokens : Path, optional
         The file with the tokens.
     rate : float, optional
@@ -35,13 +36,16 @@ class Service:
 
     def __init__(
         self,
-        folder: Path,
+        accounts: str,
         tokens: Path | None = None,
         rate: float = RATE,
         log: Callable[[str], None] | None = None,
     ) -> None:
-        self.place = Place(folder)
-        self.keeper, self.tokens = Keeper(self.place), Tokens(tokens or folder)
+        self.shelf = Shelf(accounts)
+        if tokens is None and not self.shelf.is_folder:
+            raise SettingError("--tokens: is needed, as --accounts is no folder")
+        self.keeper = Keeper(self.shelf)
+        self.tokens = Tokens(tokens or self.shelf.folder)
         self.rates, self.counts, self.log = Rates(rate), Counts(), log
 
     def first_token(self) -> str | None:
@@ -63,14 +67,3 @@ class Service:
     async def metrics(self) -> str:
         """Return what Prometheus reads of the service."""
         return self.counts.text() + await account_text(self.keeper)
-
-
-def service_for(
-    accounts: str,
-    tokens: Path | None,
-    rate: float,
-    quiet: bool,
-) -> Service:
-    """Return the service for the accounts at an address, as the command states it."""
-    log = None if quiet else to_stderr
-    return Service(checked_path("--accounts", accounts), tokens, rate, log)
