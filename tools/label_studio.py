@@ -257,7 +257,7 @@ def draw(server: Server, gate: Path) -> None:
         page.fill("input[name=email]", USER)
         page.fill("input[name=password]", server.password)
         page.press("input[name=password]", "Enter")
-        page.wait_for_url("**/projects/**")
+        page.wait_for_url(lambda address: "/user/login" not in address)
         people = server.people()
         number = people.projects()["headgate: team"]
         people.close()

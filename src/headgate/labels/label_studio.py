@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
+from operator import attrgetter
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from headgate.labels.studio import Project, Row, Studio
 
 DELETED = "its label was deleted in Label Studio"
+CLIENT = attrgetter("client")
 GONE = "its task was deleted in Label Studio"
 
 
@@ -81,7 +83,7 @@ class LabelStudio(Queue):
     def release(self, tasks: Sequence[LabelTask]) -> None:
         """Import the tasks that are not there yet."""
         projects = self._studio.projects()
-        for client, own in groupby(sorted(tasks, key=_client), _client):
+        for client, own in groupby(sorted(tasks, key=CLIENT), CLIENT):
             project = projects.get(client) or self._studio.make(client, self.interface)
             there = self._studio.look(project).keys(client)
             new = [_imported(task) for task in own if task.key not in there]
@@ -120,7 +122,7 @@ class LabelStudio(Queue):
     def withdraw(self, keys: Keys) -> None:
         """Delete the tasks that nobody has labelled or skipped."""
         projects = self._studio.projects()
-        for client in keys.keys() & projects:
+        for client in filter(projects.get, keys):
             tasks = self._studio.look(projects[client]).keys(client)
             rows = [row for key in keys[client] for row in tasks.get(key, [])]
             self._studio.delete(projects[client], rows)
@@ -140,10 +142,6 @@ class LabelStudio(Queue):
                 made.pop(name).close()
 
 
-def _client(task: LabelTask) -> str:
-    return task.client
-
-
 def _imported(task: LabelTask) -> dict[str, Any]:
     """Return a task as Label Studio imports it."""
     meta = {"client": task.client, "key": task.key, "round": task.round}
@@ -161,7 +159,7 @@ def _answer(
     labels = [each for each in annotations if not each.was_cancelled]
     if labels:
         first = min(labels, key=lambda each: each.id)
-        label, extra = _label(first.result), len(labels) - 1
+        label, extra = first.label, len(labels) - 1
         return LabelAnswer(client, key, LABELLED, label, extra=extra)
     if state == LABELLED:
         return LabelAnswer(client, key, REJECTED, why=DELETED if rows else GONE)
@@ -170,24 +168,3 @@ def _answer(
     if state == WAITING and not rows:
         return LabelAnswer(client, key, SKIPPED, why=GONE)
     return None
-
-
-def _label(result: list[Any]) -> Any:
-    """Return the plain value if one was given, as of one choice; else everything.
-
-    >>> _label([{"type": "choices", "value": {"choices": ["cat"]}}])
-    'cat'
-    >>> _label([{"type": "number", "value": {"number": 3}}])
-    3
-    >>> len(_label([{"type": "choices", "value": {"choices": ["cat"]}}] * 2))
-    2
-    """
-    value = (
-        result[0].get("value")
-        if len(result) == 1 and isinstance(result[0], dict)
-        else None
-    )
-    if not isinstance(value, dict) or len(value) != 1:
-        return result
-    (only,) = value.values()
-    return only[0] if isinstance(only, list) and len(only) == 1 else only

@@ -44,6 +44,22 @@ class Annotation(BaseModel):
     was_cancelled: bool
     result: list[Any]
 
+    @property
+    def label(self) -> Any:
+        """The plain value if one was given, as of one choice; else everything.
+
+        >>> region = {"type": "choices", "value": {"choices": ["cat"]}}
+        >>> Annotation(id=1, was_cancelled=False, result=[region]).label
+        'cat'
+        >>> len(Annotation(id=1, was_cancelled=False, result=[region] * 2).label)
+        2
+        """
+        match self.result:
+            case [{"value": dict(value)}] if len(value) == 1:
+                (only,) = value.values()
+                return only[0] if isinstance(only, list) and len(only) == 1 else only
+        return self.result
+
 
 class Row(BaseModel):
     """A task in Label Studio."""
