@@ -27,7 +27,7 @@ from headgate.labels.prices import imported_httpx
 
 if TYPE_CHECKING:
     from headgate.labels.bell import Bell
-    from headgate.labels.studio import Project, Row, Studio
+    from headgate.labels.studio import Project, Studio, StudioTask
 
 DELETED = "its label was deleted in Label Studio"
 CLIENT = attrgetter("client")
@@ -151,7 +151,7 @@ def _imported(task: LabelTask) -> dict[str, Any]:
 def _answer(
     client: str,
     key: str,
-    rows: Sequence["Row"],
+    rows: Sequence["StudioTask"],
     state: str,
 ) -> LabelAnswer | None:
     """Return what became of a task that has `state` so far; None: it waits."""

@@ -61,7 +61,7 @@ class Annotation(BaseModel):
         return self.result
 
 
-class Row(BaseModel):
+class StudioTask(BaseModel):
     """A task in Label Studio."""
 
     id: int
@@ -76,11 +76,11 @@ class Row(BaseModel):
         return key if isinstance(key, str) else None
 
 
-class Rows(BaseModel):
+class TaskPage(BaseModel):
     """A page of tasks; `total` counts those of this and all later pages."""
 
     total: int
-    tasks: list[Row]
+    tasks: list[StudioTask]
 
 
 class Project(BaseModel):
@@ -93,7 +93,7 @@ class Project(BaseModel):
     skipped_annotations_number: int | None = 0
 
 
-class Projects(BaseModel):
+class ProjectPage(BaseModel):
     """A page of projects; `count` is the number of all."""
 
     count: int
@@ -111,7 +111,7 @@ class Hook(BaseModel):
 class Seen:
     """What was seen of a project."""
 
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, StudioTask] = field(default_factory=dict)
     """all tasks by their numbers"""
     new: set[int] = field(default_factory=set)
     """tasks that the latest look read"""
@@ -122,7 +122,7 @@ class Seen:
     until: str = ""
     """time of the latest look"""
 
-    def keys(self, client: str) -> dict[str, list[Row]]:
+    def keys(self, client: str) -> dict[str, list[StudioTask]]:
         """Return the client's tasks by key, in the order in which they were made."""
         found = defaultdict(list)
         for _, row in sorted(self.rows.items()):
@@ -131,7 +131,7 @@ class Seen:
                 found[key].append(row)
         return dict(found)
 
-    def changed(self, tasks: Mapping[str, Sequence[Row]]) -> list[str]:
+    def changed(self, tasks: Mapping[str, Sequence[StudioTask]]) -> list[str]:
         """Return the keys of tasks that the latest look read."""
         return [
             key
@@ -204,7 +204,7 @@ class Studio:
         page, count = 1, 1
         while len(found) < count:
             answer = self.call(
-                Projects,
+                ProjectPage,
                 "GET",
                 "/api/projects",
                 title=self._prefix,
@@ -245,11 +245,11 @@ class Studio:
             seen.rows, seen.all_new = self._read(project), True
         return seen
 
-    def _read(self, project: Project, since: str = "") -> dict[int, Row]:
+    def _read(self, project: Project, since: str = "") -> dict[int, StudioTask]:
         """Return the tasks that changed since then. Pages follow the tasks' numbers: a
         task that is deleted meanwhile moves no other one to a page that was read.
         """
-        found: dict[int, Row] = {}
+        found: dict[int, StudioTask] = {}
         last, more = 0, True
         while more:
             wanted = [_where("id", "greater", "Number", last)]
@@ -257,7 +257,7 @@ class Studio:
                 wanted.append(_where("updated_at", "greater", "Datetime", since))
             asked = {"filters": _all(wanted), "ordering": ["tasks:id"]}
             page = self.call(
-                Rows,
+                TaskPage,
                 "GET",
                 "/api/tasks",
                 project=project.id,
@@ -287,7 +287,7 @@ class Studio:
         for start in range(0, len(tasks), PAGE):
             self.call(Any, "POST", path, tasks[start : start + PAGE])
 
-    def delete(self, project: Project, rows: Sequence[Row]) -> None:
+    def delete(self, project: Project, rows: Sequence[StudioTask]) -> None:
         """Delete those of the tasks that nobody has labelled or skipped by then."""
         tasks = sorted(row.id for row in rows if not row.annotations)
         if not tasks:
