@@ -100,7 +100,7 @@ def test_a_refusal_says_what_the_server_says_on_one_line_without_the_token():
 )
 def test_a_token_that_is_none_is_refused_without_showing_it(monkeypatch, token):
     monkeypatch.setenv("SOME_TOKEN", token)
-    with pytest.raises(SettingError, match="^SOME_TOKEN: .* token of Server$") as it:
+    with pytest.raises(SettingError, match=r"^SOME_TOKEN: .* token of Server$") as it:
         Calls("Server", "http://127.0.0.1:9/", 5.0, "SOME_TOKEN")
     assert "s3" not in str(it.value)
 
