@@ -51,11 +51,7 @@ def source_of(rule, data, ends):
     world = SimpleNamespace(at=lambda t: np.full((2, CLIENTS), t % CONCEPTS))
     known = [Written()] * 2, ends, np.arange(10**6), made_up, CLIENTS
     known = *known, np.array([4, 9]), world, data
-    return (
-        ChoosingSource(*known, RULES[rule])
-        if rule
-        else PurchaseSource(*known)
-    )
+    return ChoosingSource(*known, RULES[rule]) if rule else PurchaseSource(*known)
 
 
 def ledger_of(admitted, held, places):
