@@ -217,12 +217,15 @@ class Plan:
         Bound Ē_T of Theorem 1, averaged over the runs.
     oracle_bound : float
         Bound of the costless oracle, Ē_T^oracle.
+    at_once : Rehearsal, optional
+        Results of the same rehearsal if samples arrived at once; None: they do.
     """
 
     policy: AdmissionPolicy
     rehearsal: Rehearsal
     bound: float
     oracle_bound: float
+    at_once: Rehearsal | None = None
 
     @property
     def regret(self) -> float:
@@ -267,14 +270,9 @@ class Plan:
 def plan(given: PolicyContext, policy: AdmissionPolicy) -> Plan:
     """Work out all settings of a policy, rehearse it, and return the plan."""
     policy = policy.resolved(given)
-    result = rehearse(
-        given.system,
-        policy,
-        given.prices,
-        given.seeds,
-        given.rounds,
-        delays=given.delays,
-    )
+    process = (given.system, policy, given.prices, given.seeds, given.rounds)
+    result = rehearse(*process, delays=given.delays)
+    at_once = None if given.delays is None else rehearse(*process)
     bound = float(result.bound(given.bound).sum(axis=-1).mean())
     oracle = float(oracle_bound(given.system.buffer, result.rounds, given.bound).sum())
-    return Plan(policy, result, bound, oracle)
+    return Plan(policy, result, bound, oracle, at_once)
