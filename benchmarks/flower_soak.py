@@ -163,7 +163,7 @@ def counting_grid(clients: int, minutes: int, seed: int, model: dict[str, Any]) 
         RecordDict,
     )
 
-    from headgate.books.messages import (
+    from headgate.flower.messages import (
         RECORD,
         Identity,
         Order,

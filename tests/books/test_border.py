@@ -13,11 +13,11 @@ import pytest
 
 from headgate import Books, Delivery, System
 from headgate.books.database import Tables
-from headgate.books.messages import TEXT
 from headgate.books.statement import opened
 from headgate.control import Amendment
 from headgate.control.policies import Headgate
 from headgate.errors import HeadgateError, LedgerError, SettingError
+from headgate.limits import LINE
 
 from .kept import SYSTEM, books, change, rows
 
@@ -483,7 +483,7 @@ def test_a_long_reason_is_shortened_and_a_key_is_never_empty(tmp_path):
     with books(tmp_path) as own:
         own.amend(by="anna" * 1000, why="because " * 1000, money=1.0)
         (made,) = own.statement().amendments
-        assert len(made.by) == len(made.why) == TEXT
+        assert len(made.by) == len(made.why) == LINE
         own.begin(3.0)
         with pytest.raises(
             SettingError,

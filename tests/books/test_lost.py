@@ -20,7 +20,7 @@ import pytest
 from headgate import Books, Delivery
 from headgate.books import durable
 from headgate.books.anchor import ANCHOR, Anchor
-from headgate.books.ledger_store import LEDGER
+from headgate.books.database import LEDGER
 from headgate.books.statement import backup, export, opened, statement
 from headgate.control import Amendment
 from headgate.control.policies import Headgate

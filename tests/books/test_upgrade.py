@@ -10,7 +10,7 @@ from shutil import copy
 import pytest
 
 from headgate import Books, System
-from headgate.books.ledger_store import LEDGER
+from headgate.books.database import LEDGER
 from headgate.books.statement import opened, statement
 from headgate.books.upgrade import KEPT, upgrade
 from headgate.control.policies import Headgate

@@ -10,17 +10,17 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 import pytest
+from headgate.books.accounts import replay, reserve
+from headgate.books.ledger_store import ClientRow, LedgerStore, Ordered
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import an_experiment
 
-from headgate.books.accounts import replay, reserve
-from headgate.books.ledger_store import ClientRow, LedgerStore, Ordered
-from headgate.books.messages import Receipt
 from headgate.control import Controller, System
 from headgate.control.policies import Headgate
 from headgate.errors import LedgerError
-from headgate.flower.playable import FlowerAccounts
+from headgate.flower.accounts import FlowerAccounts
+from headgate.flower.messages import Receipt
 
 EVERYBODY = range(3)
 

@@ -13,7 +13,7 @@ from worlds import World, an_experiment
 from headgate.books.statement import amend, opened, statement
 from headgate.control import Amendment
 from headgate.flower import ENVIRONMENT
-from headgate.flower.playable import FlowerAccounts
+from headgate.flower.accounts import FlowerAccounts
 
 
 def test_a_run_takes_up_another_horizon_with_its_next_round(tmp_path):

@@ -21,10 +21,10 @@ import tomli_w
 import yaml
 from flwr.app import Context, RecordDict
 from grids import FakeGrid, Node
+from headgate.books.ledger_store import LEDGER, LedgerStore
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.books.ledger_store import LEDGER, LedgerStore
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.flower import ENVIRONMENT

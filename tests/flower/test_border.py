@@ -23,7 +23,6 @@ from flwr.serverapp.strategy import FedAvg
 from grids import FakeGrid, Node
 from worlds import World, an_experiment, start
 
-from headgate.books.messages import RECORD, Order, to_wire
 from headgate.errors import HeadgateError, SettingError
 from headgate.flower import (
     AdmissionStrategy,
@@ -38,6 +37,7 @@ from headgate.flower import (
 from headgate.flower.buffer_store import BufferStore, store_name
 from headgate.flower.client import HeldSamples
 from headgate.flower.keys import bind_key, make_key
+from headgate.flower.messages import RECORD, Order, to_wire
 from headgate.flower.sources import (
     Batch,
     CallableSource,

@@ -7,10 +7,10 @@ import pytest
 from flwr.app import MetricRecord
 from worlds import World, an_experiment
 
-from headgate.books.messages import RECORD, Order
 from headgate.errors import LedgerError
 from headgate.flower.buffer_store import HeldSample
 from headgate.flower.client import HeldSamples
+from headgate.flower.messages import RECORD, Order
 from headgate.records.reader import RunFolder
 
 ORDER = Order("e", 3, 0, 5, 7, 0, 0, 2, True)

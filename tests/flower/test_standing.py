@@ -7,13 +7,13 @@ from contextlib import closing
 
 import numpy as np
 import pytest
+from headgate.books.accounts import closings
+from headgate.books.ledger_store import LedgerStore, Ordered
 from hostile import says_it_did_nothing, with_arrays, with_receipt
 from worlds import World, an_experiment
 
-from headgate.books.accounts import closings
-from headgate.books.ledger_store import LedgerStore, Ordered
-from headgate.books.messages import Order, Receipt
 from headgate.errors import DataError
+from headgate.flower.messages import Order, Receipt
 from headgate.flower.rounds import Discipline
 from headgate.records.reader import RunFolder
 

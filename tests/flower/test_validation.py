@@ -8,16 +8,16 @@ import numpy as np
 import pytest
 from flwr.app import Message, MetricRecord, RecordDict
 from grids import FakeGrid
+from headgate.books.accounts import check_held, closings
+from headgate.books.ledger_store import Ordered
 from hostile import WRONG_REPORTS, WRONG_UPDATES, header, raw, saved
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib import format as npy
 from worlds import World, an_experiment
 
-from headgate.books.accounts import check_held, closings
-from headgate.books.ledger_store import Ordered
-from headgate.books.messages import Identity, Order, Receipt, from_wire, to_wire
 from headgate.errors import DataError
+from headgate.flower.messages import Identity, Order, Receipt, from_wire, to_wire
 from headgate.flower.rounds import (
     Discipline,
     check_update,

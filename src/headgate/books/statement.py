@@ -13,56 +13,112 @@ from datetime import date
 from decimal import Decimal
 from itertools import groupby
 from pathlib import Path
-from shutil import copytree, ignore_patterns, rmtree
 from textwrap import wrap
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from headgate.books.accounts import reserve
-from headgate.books.anchor import ANCHOR, Anchor
+from headgate.books.anchor import Anchor
 from headgate.books.border import Roll, name_of, order_of, signed
 from headgate.books.course import supply_of
-from headgate.books.database import OldFormatError, Tables
-from headgate.books.durable import Durable, on_disk
+from headgate.books.database import LEDGER, Tables
+from headgate.books.durable import on_disk
 from headgate.books.exact import NOTHING, exact, plainly, total
-from headgate.books.journal import Journal
-from headgate.books.ledger_store import (
-    LEDGER,
-    AmendmentRow,
-    Event,
-    LedgerStore,
-    Offered,
-    Ordered,
-    stated,
-)
+from headgate.books.journal import Journal, changed
 from headgate.books.moments import moment
 from headgate.books.nouns import (
     DELIVERED,
     Client,
+    Event,
     KeyedSample,
     OrderState,
 )
 from headgate.books.saved import BoughtRound, Saved, money_text, saved
 from headgate.control.amendments import Amendment
 from headgate.control.checks import path as checked_path
+from headgate.control.supply import Supply
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError, SettingError
-from headgate.escaping import cell, printable, shown
-from headgate.writing import PARTIAL, check_no_link, partial_of, replace_file, sync
+from headgate.escaping import cell, printable
+from headgate.writing import check_no_link, partial_of, replace_file, sync
 
 MOST_DIGITS = 16
 """digits of a number that is surely the name of no client"""
 PAGE = 100
 """rounds whose keys are read at a time"""
-Accounts = Journal | LedgerStore
-"""the accounts of a folder: a journal or, of a run on Flower, a store of format 3"""
 LISTED = 20
 """the most orders that are shown; JSON has them all"""
 WIDTH = 80
 """characters of a line of text"""
 TEXTS = ("made", "by", "change", "why")
 """the columns that are texts"""
+
+
+class Offered(NamedTuple):
+    """What could be bought in a settled round.
+
+    Parameters
+    ----------
+    round : int
+        The round.
+    begun : str
+        Time in UTC at which the orders were written.
+    price : tuple of float
+        The price of a sample, or one for each client.
+    stated : dict
+        The supply as it is written.
+    """
+
+    round: int
+    begun: str
+    price: tuple[float, ...]
+    stated: Mapping[str, Any]
+
+    @property
+    def supply(self) -> Supply:
+        """The clients that were present, and what could be bought."""
+        return supply_of(self.stated)
+
+
+class AmendmentRow(NamedTuple):
+    """An amendment or an adjustment, with its date and its author.
+
+    Parameters
+    ----------
+    id : int
+        Its number.
+    round : int
+        The last round before it.
+    made : str
+        Time in UTC at which it was made.
+    by, why : str
+        Who made it, and the reason.
+    change : Amendment
+        What changes.
+    order : tuple of int or None
+        Round and client of the order whose cost is adjusted; None: no order is.
+    key : str or None
+        Name under which it counts once, as the number of an invoice.
+    """
+
+    id: int
+    round: int
+    made: str
+    by: str
+    why: str
+    change: Amendment
+    order: tuple[int, Client] | None
+    key: str | None = None
+
+    def stated(self) -> str:
+        """Return the change in one line, as in `money 500`."""
+        text = ", ".join(
+            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
+            for name, value in changed(self.change).items()
+        )
+        if self.order is None:
+            return text
+        return f"{text} of round {self.order[0]}, client {self.order[1]}"
 
 
 class OrderLine(NamedTuple):
@@ -134,7 +190,7 @@ class Statement(NamedTuple):
     lines : list of OrderLine
         The orders, by round and client.
     amendments : list of AmendmentRow
-        The amendments, the oldest first, also those that were taken out.
+        The amendments, the oldest first.
     system : System
         The system with all amendments.
     rounds : int
@@ -208,9 +264,7 @@ class Statement(NamedTuple):
         """Yield each settled round with the number of its clients, and whether
         purchases were suspended in it.
         """
-        changes = [
-            (each.round, each.change) for each in self.amendments if not each.voided
-        ]
+        changes = [(each.round, each.change) for each in self.amendments]
         clients = self.system.clients - sum(own.join is not None for _, own in changes)
         suspended, waiting = False, deque(changes)
         for each in self.offers:
@@ -317,13 +371,10 @@ def _wrapped(text: str, unit: str) -> list[str]:
 
 
 def shown_change(each: AmendmentRow) -> dict[str, str | int]:
-    """Return an amendment as it is shown; one that was taken out says so."""
+    """Return an amendment as it is shown."""
     change, why = each.stated(), each.why
     if each.key is not None:
         why = f"{why} [{each.key}]".strip()
-    if each.voided:
-        change = f"void: {change}"
-        why += f"; taken out {each.voided}"
     return {
         "id": each.id,
         "round": each.round,
@@ -367,7 +418,7 @@ def _table(title: str, rows: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def statement(
-    accounts: Accounts,
+    journal: Journal,
     since: str | date | None = None,
     until: str | date | None = None,
 ) -> Statement:
@@ -375,7 +426,7 @@ def statement(
 
     Parameters
     ----------
-    accounts : Journal or LedgerStore
+    journal : Journal
         The accounts.
     since, until : str, date or datetime, optional
         The orders from this time on, and before this one; left out: all.
@@ -387,27 +438,6 @@ def statement(
     """
     first = None if since is None else moment("since", since)
     last = None if until is None else moment("until", until)
-    found = _of_store(accounts) if isinstance(accounts, LedgerStore) else None
-    if found is None:
-        assert isinstance(accounts, Journal)
-        return _of_journal(accounts, first, last)
-    lines = [line for line in found.lines if _is_within(line.time, first, last)]
-    return found._replace(lines=lines)
-
-
-def _is_within(
-    time: str,
-    since: str | None,
-    until: str | None,
-) -> bool:
-    return (since is None or since <= time) and (until is None or time < until)
-
-
-def _of_journal(
-    journal: Journal,
-    since: str | None,
-    until: str | None,
-) -> Statement:
     with journal.newest() as state:
         balance = state.balance()
         every = list(lines(journal))
@@ -418,11 +448,21 @@ def _of_journal(
                 f"{journal.path}: the orders come to {plainly(spent)}, the ledger says"
                 f" {plainly(balance.spent)}"
             )
-        own = [line for line in every if _is_within(line.time, since, until)]
+        own = [line for line in every if _is_within(line.time, first, last)]
         asked = [
-            each for each in _offers(journal) if _is_within(each.begun, since, until)
+            each for each in _offers(journal) if _is_within(each.begun, first, last)
         ]
-        return Statement(own, made, state.system_ahead(), *balance, asked, {})
+        short = {each.client: each for each in journal.events() if each.kind == "short"}
+        system = state.system_ahead()
+        return Statement(own, made, system, *balance, asked, short)
+
+
+def _is_within(
+    time: str,
+    since: str | None,
+    until: str | None,
+) -> bool:
+    return (since is None or since <= time) and (until is None or time < until)
 
 
 def _offers(journal: Journal) -> list[Offered]:
@@ -431,9 +471,8 @@ def _offers(journal: Journal) -> list[Offered]:
     for entry in journal.tables.of_kinds("begun"):
         body = json.loads(entry.body)
         if body["round"] <= journal.settled:
-            supply = stated(supply_of(body["supply"]))
             prices = tuple(body["price"])
-            found.append(Offered(body["round"], entry.at, prices, supply))
+            found.append(Offered(body["round"], entry.at, prices, body["supply"]))
     return found
 
 
@@ -486,13 +525,13 @@ def _line(
 
 def amendments(journal: Journal) -> list[AmendmentRow]:
     """Return all amendments and adjustments, the oldest first."""
-    found = []
+    found, system = [], journal.state.system_ahead()
     for id_, entry in enumerate(journal.tables.of_kinds("amended", "adjusted"), 1):
         body, order = json.loads(entry.body), None
         if entry.kind == "amended":
             change = Amendment(**body["change"])
         else:
-            order = body["round"], body["client"]
+            order = body["round"], system.named(body["client"])
             change = Amendment(adjust=float(body["amount"]))
         key = None if entry.request is None else entry.request.removeprefix("key ")
         named = entry.at, entry.by, entry.why, change, order, key
@@ -500,84 +539,8 @@ def amendments(journal: Journal) -> list[AmendmentRow]:
     return found
 
 
-def _of_store(store: LedgerStore) -> Statement:
-    """Return the statement of a store of format 3."""
-    with store.snapshot():
-        system, settled, amendments = (
-            store.terms(),
-            store.settled,
-            store.amendments(voided=True),
-        )
-        in_force = [each for each in amendments if not each.voided]
-        lines = _lines(store, in_force, system.currency)
-        reserved, recorded = reserve(store.outstanding(), exact), store.spent()
-        offers, events = store.offers(), store.events()
-    loose = [exact(each.change.adjust) for each in in_force if each.order is None]
-    spent = total([*(line.paid for line in lines), *loose])
-    if (
-        recorded is not None and spent != recorded
-    ):  # an older version recorded no exact sum
-        raise LedgerError(
-            f"{store.path}: the orders come to {plainly(spent)}, the ledger says"
-            f" {plainly(recorded)}"
-        )
-    return Statement(
-        lines,
-        amendments,
-        system,
-        settled,
-        exact(system.money(settled + 1)),
-        spent,
-        reserved,
-        offers,
-        {each.client: each for each in events if each.kind == "short"},
-    )
-
-
-def _lines(
-    store: LedgerStore,
-    amendments: Iterable[AmendmentRow],
-    currency: str,
-) -> list[OrderLine]:
-    """Return one line for each order, by round and client."""
-    keys, begun = store.keys(), store.times()
-    late, adjusted = (
-        defaultdict[tuple[int, int], list[Ordered]](list),
-        defaultdict[tuple[int, int], list[Decimal]](list),
-    )
-    for row in store.corrections():
-        late[row[:2]].append(row)
-    for each in amendments:
-        if each.order is not None:
-            adjusted[each.order].append(exact(each.change.adjust))
-    lines = []
-    for row in sorted(store.orders()):
-        order = row[:2]
-        parts = [row, *late[order]]
-        delivered = sum(each.admitted or 0 for each in parts)
-        charged = total(each.exact_charge for each in parts)
-        change = total(adjusted[order])
-        line = OrderLine(
-            round=row.round,
-            client=row.client,
-            time=begun[row.round],
-            currency=currency,
-            price=exact(row.price),
-            asked=row.ordered,
-            delivered=delivered,
-            free=min(row.free, delivered),
-            charged=charged,
-            adjusted=change,
-            paid=total([charged, change]),
-            answered=row.learned,
-            keys=tuple(keys.get(order, ())),
-        )
-        lines.append(line)
-    return lines
-
-
 @contextmanager
-def opened(folder: Path | str, writes: bool = False) -> Iterator[Accounts]:
+def opened(folder: Path | str, writes: bool = False) -> Iterator[Journal]:
     """Open the accounts of a folder, and close them afterwards.
 
     Without `writes` nothing is written, so that the folder may be on a disk that cannot
@@ -595,11 +558,8 @@ def opened(folder: Path | str, writes: bool = False) -> Iterator[Accounts]:
         yield accounts
 
 
-def _accounts_in(path: Path, writes: bool = True) -> Accounts:
-    try:
-        tables = Tables(path, writes)
-    except OldFormatError:
-        return LedgerStore(path, writes)
+def _accounts_in(path: Path, writes: bool = True) -> Journal:
+    tables = Tables(path, writes)
     try:
         return Journal(tables)
     except BaseException:
@@ -617,16 +577,7 @@ def client_in(
     if number.isdecimal() and len(number) < MOST_DIGITS:
         return int(stated)
     with opened(folder) as accounts:
-        if isinstance(accounts, LedgerStore):
-            raise SettingError(f"{name} = {shown(stated)}: the clients have numbers")
         return Roll(accounts.state.system_ahead()).number(name, stated)
-
-
-def store_of(accounts: Accounts) -> LedgerStore:
-    """Return the accounts of a run on Flower; refuse those of Books."""
-    if not isinstance(accounts, LedgerStore):
-        raise DataError(f"{accounts.path}: holds the accounts of no run on Flower")
-    return accounts
 
 
 def amend(
@@ -643,10 +594,7 @@ def amend(
     author, reason = signed("amend", by, why)
     name = name_of("amend: key", key)
     with opened(folder, writes=True) as accounts:
-        if isinstance(accounts, LedgerStore):
-            known = None if order is None else order_of("amend", *order)
-            accounts.amend(change, author, reason, known, name)
-        elif order is None:
+        if order is None:
             _check_no_adjust(change)
             accounts.amend(change, author, reason, name)
         else:
@@ -665,7 +613,7 @@ def _check_no_adjust(change: Amendment) -> None:
         )
 
 
-def backup(accounts: Accounts, file: Path) -> Statement:
+def backup(accounts: Journal, file: Path) -> Statement:
     """Copy the accounts as they are now into one file, whole or not at all, and return
     the statement of the copy.
     """
@@ -675,7 +623,7 @@ def backup(accounts: Accounts, file: Path) -> Statement:
     partial = partial_of(file)
     with on_disk(file):
         try:
-            _file_of(accounts).backup(partial)
+            accounts.tables.backup(partial)
             with closing(_accounts_in(partial, writes=False)) as copy:
                 found = statement(copy)
             sync(partial)
@@ -683,85 +631,6 @@ def backup(accounts: Accounts, file: Path) -> Statement:
         finally:
             partial.unlink(missing_ok=True)
     return found
-
-
-def _file_of(accounts: Accounts) -> Durable:
-    return accounts if isinstance(accounts, LedgerStore) else accounts.tables
-
-
-def void(
-    folder: Path,
-    id_: int,
-    by: str,
-    why: str,
-    out: Path,
-) -> tuple[AmendmentRow, Statement | None]:
-    """Copy the accounts of a folder to `out`, and take an amendment out of the copy.
-
-    Parameters
-    ----------
-    folder : Path
-        The accounts, which stay as they are.
-    id_ : int
-        Number of the amendment.
-    by, why : str
-        Who takes it out, and the reason.
-    out : Path
-        The new folder. Of a run on Flower it has all files.
-
-    Returns
-    -------
-    amendment, statement : tuple of AmendmentRow and Statement
-        The amendment, and the statement of the copy; None as long as another amendment
-        cannot be applied either.
-    """
-    author, reason = signed("void", by, why)
-    if out.exists():
-        raise DataError(f"{out}: exists already; choose another folder for the copy")
-    partial = partial_of(out)
-    with on_disk(out), opened(folder) as accounts:
-        store = _voidable(accounts)
-        try:
-            copytree(
-                folder,
-                partial,
-                symlinks=True,
-                ignore=ignore_patterns(f"{LEDGER}*", ANCHOR, f".*{PARTIAL}"),
-            )
-            partial.chmod(0o700)
-            store.backup(partial / LEDGER)
-            with closing(LedgerStore(partial / LEDGER)) as copy:
-                found = _voided(copy, id_, author, reason, out)
-                after = statement(copy) if copy.can_be_applied() else None
-            partial.rename(out)
-        finally:
-            rmtree(partial, ignore_errors=True)
-    return found, after
-
-
-def _voidable(accounts: Accounts) -> LedgerStore:
-    if isinstance(accounts, LedgerStore):
-        return accounts
-    raise LedgerError(
-        f"{accounts.path}: all its amendments can be applied, each was checked when it"
-        " was written; amend the opposite instead"
-    )
-
-
-def _voided(
-    copy: LedgerStore,
-    id_: int,
-    by: str,
-    why: str,
-    out: Path,
-) -> AmendmentRow:
-    """Take an amendment out of a copy that is not in its place yet; errors name the
-    place.
-    """
-    try:
-        return copy.void(id_, by, why)
-    except LedgerError as error:
-        raise LedgerError(str(error).replace(str(copy.path.parent), str(out))) from None
 
 
 def export(
