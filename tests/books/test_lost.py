@@ -458,7 +458,6 @@ def test_a_folder_that_holds_no_accounts_is_told_so(tmp_path, headgate):
         ("export",),
         ("amend", "--money", 5),
         ("backup", tmp_path / "x"),
-        ("void", 1),
     ):
         name, *more = command
         _, err = headgate("ledger", name, tmp_path, *more, code=4)

@@ -49,7 +49,6 @@ from headgate.control.policy import AdmissionPolicy
 from headgate.control.types import System, Terms
 from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
 from headgate.escaping import one_line, shown
-from headgate.registry import POLICY, Unnamed, table_of
 
 EVERY = 100
 """rounds between two snapshots"""
@@ -728,6 +727,8 @@ def changed(change: Amendment) -> dict[str, Any]:
 
 def settings_of(policy: AdmissionPolicy) -> dict[str, Any] | None:
     """Return the settings of a policy as a recipe states them; None: no recipe can."""
+    from headgate.registry import POLICY, Unnamed, table_of  # only where accounts open
+
     try:
         table: dict[str, Any] = json.loads(to_text(table_of(POLICY, policy)))
     except (Unnamed, TypeError, ValueError):
