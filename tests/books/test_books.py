@@ -290,7 +290,11 @@ def test_after_the_horizon_nothing_is_bought_and_late_reports_are_taken(tmp_path
             orders = own.begin(3.0)
             own.settle({each.client: each.samples for each in orders[:2]})
         spent = own.statement().spent
-        with pytest.raises(SettingError, match=r"round 3: the horizon is 2, so all"):
+        over = (
+            f"round 3: the horizon is 2, so all rounds of the accounts in {tmp_path}"
+            " are over; another folder begins at round 1, amend(horizon=3) adds a round"
+        )
+        with pytest.raises(SettingError, match=re.escape(over)):
             own.begin(3.0)
         assert own.ledger.t == 2
         assert own.begin(3.0, present=[]) == []

@@ -81,7 +81,6 @@ def test_a_loss_below_nothing_is_an_offence_and_nothing_of_it_counts(tmp_path):
     ]
 
 
-
 def test_a_client_tells_the_means_of_what_it_has():
     held = HeldSamples(
         [HeldSample(i, str(i), b"", 0, round) for i, round in enumerate((1, 3, 3))],

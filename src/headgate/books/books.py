@@ -34,6 +34,7 @@ from headgate.books.nouns import (
     Balance,
     Client,
     Delivery,
+    KeyedSample,
     OrderState,
     Purchase,
 )
@@ -113,7 +114,7 @@ class Books:
         # a policy is of a module that is loaded already; this one need not be before
         from headgate.control.policies.references import held
 
-        path = checked_path("Books: folder", folder)
+        self._folder = path = checked_path("Books: folder", folder)
         if not isinstance(system, System):
             raise SettingError(
                 f"Books: system = {shown(system)}: must be a headgate.System"
@@ -173,6 +174,12 @@ class Books:
         """
         with self._journal.newest() as state:
             return {state.system.named(client) for client in state.quarantined}
+
+    @property
+    def open_round(self) -> int | None:
+        """The round that was begun and is not settled; None: no round is open."""
+        with self._journal.newest() as state:
+            return None if state.open is None else state.open.round
 
     @property
     def rounds_left(self) -> int | None:
@@ -255,7 +262,7 @@ class Books:
                 _check_date(state, at)
             made = self._inputs(state, price, present, most, in_all, lot, under_way)
             if made["clients"]:
-                _check_horizon(state)
+                _check_horizon(state, self._folder)
             made["expires"] = expiry_of("begin: expires", expires, t, at)
             made["delay"] = state.delay()
             return made
@@ -485,6 +492,26 @@ class Books:
                 own = found.setdefault(state.system.named(client), {})
                 own[t] = order.under_way
         return found
+
+    def samples(self, client: Client, keys: Collection[str]) -> dict[str, KeyedSample]:
+        """Return those of a client's samples that arrived with these keys.
+
+        Parameters
+        ----------
+        client : int or str
+            The client.
+        keys : collection of str
+            Keys of samples. Those that did not arrive are left out of the result.
+
+        Returns
+        -------
+        dict of str to KeyedSample
+            The samples by key: round, state and reason of each.
+        """
+        with self._journal.newest() as state:
+            number = Roll(state.system).number("samples: client", client)
+            found = self._journal.tables.known(list(keys))
+            return {each.key: each for each in found if each.client == number}
 
     def amend(
         self,
@@ -719,13 +746,14 @@ def _less(
     return [int(each) for each in places]
 
 
-def _check_horizon(state: State) -> None:
+def _check_horizon(state: State, folder: Path) -> None:
     """Refuse to buy in a round after the last one."""
     t, horizon = state.settled + 1, state.system.horizon
     if horizon is not None and t > horizon:
         raise SettingError(
-            f"begin: round {t}: the horizon is {horizon}, so all rounds are over;"
-            f" amend(horizon={t}) adds one, and present=[] takes late reports"
+            f"begin: round {t}: the horizon is {horizon}, so all rounds of the accounts"
+            f" in {folder} are over; another folder begins at round 1,"
+            f" amend(horizon={t}) adds a round, and present=[] takes late reports"
         )
 
 
