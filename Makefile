@@ -63,11 +63,12 @@ test-quick: $(READY)   # the inner loop
 test-slow: SLOW := --durations=20   # as `make test`, and the twenty slowest
 test-slow: test
 
-# chromium for the tests in a browser, nginx for those of a deployment; without them
-# these are skipped. RUNLEVEL: no service starts.
+# chromium for the tests in a browser, nginx for those of a deployment, PostgreSQL for
+# accounts in it; without them these are skipped. RUNLEVEL: no service starts.
 programs:
-	@for program in chromium nginx; do \
+	@for program in chromium nginx postgresql; do \
 	  command -v $$program >/dev/null || command -v $$program-browser >/dev/null \
+	  || test -n "$$(ls -d /usr/lib/$$program/*/bin/initdb 2>/dev/null)" \
 	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
 	       && apt-get -qq update && RUNLEVEL=1 apt-get -qq install --yes \
 	          --no-install-recommends $$program >/dev/null; } \

@@ -30,7 +30,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 PYTHONS = [f"python3.{minor}" for minor in range(11, 15)]
-MOST = 880_000
+MOST = 950_000
 """bytes of the wheel"""
 SMOKE = (
     ["--version"],
@@ -61,6 +61,7 @@ EXTRAS = {
     ),
     "flower": (["flower", "new", "app", "--clients", "2"],),
     "nvflare": (),
+    "postgres": (),
     "web": (),
     "dask": (),
     "hub": (),

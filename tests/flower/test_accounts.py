@@ -16,8 +16,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import an_experiment
 
-from headgate.books.database import LEDGER, Tables
+from headgate.books.database import LEDGER
 from headgate.books.exact import exact
+from headgate.books.in_file import FileTables
 from headgate.books.nouns import OrderState
 from headgate.books.state import Told
 from headgate.books.statement import amend
@@ -40,7 +41,7 @@ def folder(tmp_path):
 
 def opened(folder, policy="both", **more):
     experiment = an_experiment(policy, 6, **more)
-    accounts = FlowerAccounts.of(experiment, Tables(folder / LEDGER))
+    accounts = FlowerAccounts.of(experiment, FileTables(folder / LEDGER))
     OPEN.append(accounts)
     return accounts
 
@@ -262,7 +263,7 @@ def test_no_more_than_c_times_t_is_spent_to_the_last_bit(
     experiment = an_experiment("p", rounds, budget=total / rounds, **own)
     with (
         TemporaryDirectory() as folder,
-        closing(Tables(Path(folder) / LEDGER)) as tables,
+        closing(FileTables(Path(folder) / LEDGER)) as tables,
     ):
         accounts = FlowerAccounts.of(experiment, tables)
         ledger = play(accounts, [*prices, prices[0]], chance, late)

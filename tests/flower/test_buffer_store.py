@@ -120,9 +120,9 @@ def test_a_file_belongs_to_one_client_and_one_format(tmp_path):
     (tmp_path / "text").write_text("nothing like it" * 100)
     with pytest.raises(DataError, match="is not a file of headgate buffer 3"):
         BufferStore(tmp_path / "text", 0)
-    from headgate.books.database import Tables
+    from headgate.books.in_file import FileTables
 
-    Tables(tmp_path / "ledger").close()
+    FileTables(tmp_path / "ledger").close()
     with pytest.raises(
         DataError,
         match=r"holds headgate ledger 4, expected headgate buffer 3",

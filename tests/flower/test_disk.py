@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from worlds import World, an_experiment
 
-from headgate.books.database import LEDGER, Tables
+from headgate.books.database import LEDGER
+from headgate.books.in_file import FileTables
 from headgate.errors import DataError
 from headgate.flower import run_folder
 from headgate.flower.buffer_store import BufferStore
@@ -122,7 +123,7 @@ def test_what_sqlite_says_is_told_apart(name, tmp_path):
     foreign, damaged = "is not a file of headgate ledger 4", "is damaged"
     reason = {"NOTADB": foreign, "CORRUPT": damaged}.get(name, "cannot be written")
     with (
-        closing(Tables(tmp_path / "ledger.sqlite")) as store,
+        closing(FileTables(tmp_path / "ledger.sqlite")) as store,
         pytest.raises(DataError, match=reason),
         store.transaction(),
     ):
@@ -138,7 +139,7 @@ def test_a_store_that_cannot_be_opened_leaves_no_file_open(tmp_path, monkeypatch
 
     monkeypatch.setattr("headgate.books.durable.Durable.meta", fails)
     kept = []
-    for make in (Tables, lambda path: BufferStore(path, 0)):
+    for make in (FileTables, lambda path: BufferStore(path, 0)):
         try:
             make(tmp_path / "store.sqlite")
         except DataError as error:

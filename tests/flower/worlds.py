@@ -13,7 +13,8 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from grids import FakeGrid, Node, ServerDied
 
-from headgate.books.database import LEDGER, Tables
+from headgate.books.database import LEDGER
+from headgate.books.in_file import FileTables
 from headgate.books.journal import Journal
 from headgate.control import Retention
 from headgate.control.types import Contents
@@ -122,7 +123,7 @@ class Written(FlowerAccounts):
     """What is written in the ledger of a run, for whoever knows no policy."""
 
     def __init__(self, path, writes=True):
-        super().__init__(Journal(Tables(path, writes)), "", {})
+        super().__init__(Journal(FileTables(path, writes)), "", {})
 
     state = property(lambda self: self.newest())
 
@@ -151,7 +152,7 @@ class Written(FlowerAccounts):
 
 def accounts_of(experiment, path):
     """The accounts, which are replayed, to be closed."""
-    accounts = FlowerAccounts.of(experiment, Tables(path))
+    accounts = FlowerAccounts.of(experiment, FileTables(path))
     accounts.journal.audit()
     return accounts
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from headgate.books.addresses import Place, place_of
 from headgate.books.border import (
     Roll,
     clients_in,
@@ -26,7 +27,6 @@ from headgate.books.border import (
     signed,
 )
 from headgate.books.course import Course, mask_of, supply_table
-from headgate.books.database import LEDGER, Tables
 from headgate.books.exact import exact
 from headgate.books.journal import Journal
 from headgate.books.moments import moment, months_between, now
@@ -38,9 +38,10 @@ from headgate.books.nouns import (
     OrderState,
     Purchase,
 )
+from headgate.books.opening import tables_at
 from headgate.books.state import Begun, State
 from headgate.control.amendments import Amendment
-from headgate.control.checks import optional, whole_number
+from headgate.control.checks import amount, optional, whole_number
 from headgate.control.checks import path as checked_path
 from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy, check_is_policy
@@ -49,7 +50,6 @@ from headgate.control.types import Ledger, System
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
 from headgate.limits import CLIENTS, LARGEST, ROUNDS, SAMPLES
-from headgate.writing import FolderLock, clear_partial
 
 if TYPE_CHECKING:
     from headgate.books.statement import Statement
@@ -75,8 +75,9 @@ class Books:
     Parameters
     ----------
     folder : str or pathlib.Path
-        Folder of the accounts, created if it does not exist. Only one process at a time
-        runs rounds; others may amend.
+        Folder of the accounts, created if it does not exist, or their address in
+        PostgreSQL, as in "postgresql://host/database/account". Only one process at a
+        time runs rounds; others may amend.
     system : System
         Buffers, budget and horizon at the beginning; later changes are amendments.
     policy : AdmissionPolicy
@@ -86,6 +87,9 @@ class Books:
     offences : int, optional
         Number of refused reports after which a client gets no more purchases and what
         is under way at it is cancelled; left out: never.
+    wait : float, default 0
+        Seconds to wait for the process that runs rounds now, until it ends or is
+        killed.
 
     Examples
     --------
@@ -110,11 +114,12 @@ class Books:
         policy: AdmissionPolicy,
         seed: int = 0,
         offences: int | None = None,
+        wait: float = 0.0,
     ) -> None:
         # a policy is of a module that is loaded already; this one need not be before
         from headgate.control.policies.references import held
 
-        self._folder = path = checked_path("Books: folder", folder)
+        self._place = place = place_of("Books: folder", folder)
         if not isinstance(system, System):
             raise SettingError(
                 f"Books: system = {shown(system)}: must be a headgate.System"
@@ -124,21 +129,19 @@ class Books:
             if offences is None
             else whole_number("Books: offences", offences, least=1)
         )
+        patience = amount("Books: wait", wait)
         seed = whole_number("Books: seed", seed, 0, LARGEST)
         check_is_policy(policy, "Books: policy")
         limited = held(policy)
         # refuses what cannot be before anything is on disk
         Controller(system, limited, 1, np.array([seed]))
-        self._lock = FolderLock()
+        tables = tables_at(place, new=True)
         try:
-            tables = Tables(path / LEDGER)
-            self._lock.callback(tables.close)
-            tables.lead(self._lock)
-            clear_partial(path)
+            tables.lead(patience)
             self._journal = Journal.create_or_open(tables, system, limited, seed)
             self._why = ""
         except BaseException:
-            self._lock.close()
+            tables.close()
             raise
 
     @property
@@ -262,7 +265,7 @@ class Books:
                 _check_date(state, at)
             made = self._inputs(state, price, present, most, in_all, lot, under_way)
             if made["clients"]:
-                _check_horizon(state, self._folder)
+                _check_horizon(state, self._place)
             made["expires"] = expiry_of("begin: expires", expires, t, at)
             made["delay"] = state.delay()
             return made
@@ -700,8 +703,8 @@ class Books:
         return backup(self._journal, checked_path("backup: file", file))
 
     def close(self) -> None:
-        """Close the files, so that another process can run rounds."""
-        self._lock.close()
+        """Close the accounts, so that another process can run rounds."""
+        self._journal.close()
 
     def __enter__(self) -> Self:
         return self
@@ -746,13 +749,13 @@ def _less(
     return [int(each) for each in places]
 
 
-def _check_horizon(state: State, folder: Path) -> None:
+def _check_horizon(state: State, place: Place) -> None:
     """Refuse to buy in a round after the last one."""
     t, horizon = state.settled + 1, state.system.horizon
     if horizon is not None and t > horizon:
         raise SettingError(
             f"begin: round {t}: the horizon is {horizon}, so all rounds of the accounts"
-            f" in {folder} are over; another folder begins at round 1,"
+            f" in {place} are over; another folder begins at round 1,"
             f" amend(horizon={t}) adds a round, and present=[] takes late reports"
         )
 

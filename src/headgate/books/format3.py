@@ -244,7 +244,7 @@ class OldLedger(Durable):
     def nodes(self) -> list[Node]:
         """Return the nodes of Flower."""
         rows = self._of("nodes", "node, client, since")
-        return [Node(int(node), client, since) for node, client, since in rows]
+        return [Node(int(node), client, int(since)) for node, client, since in rows]
 
     def initial(self) -> str | None:
         """Return the name and the SHA-256 of the model before round 1; None: these are

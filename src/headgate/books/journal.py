@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from headgate.books.addresses import Place
 from headgate.books.course import Course, Decided
 from headgate.books.database import Tables
 from headgate.books.exact import plainly, total
@@ -77,7 +77,7 @@ class Standpoint(NamedTuple):
 
 
 class Journal:
-    """The accounts in one file.
+    """The accounts in one database.
 
     Parameters
     ----------
@@ -168,8 +168,8 @@ class Journal:
         return self.at.course
 
     @property
-    def path(self) -> Path:
-        """The file."""
+    def path(self) -> Place:
+        """Where they are."""
         return self.tables.path
 
     @property
@@ -178,7 +178,7 @@ class Journal:
         return self.state.settled
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database."""
         self.tables.close()
 
     def nodes(self) -> list[Node]:
@@ -265,7 +265,14 @@ class Journal:
         self.at = Standpoint(first, state, course)
 
     def catch_up(self) -> None:
-        """Apply what other processes appended."""
+        """Apply what other processes appended; refuse another log than the one that was
+        read so far, as that of an old copy.
+        """
+        if self.tables.hash_of(self.last.number) != self.last.hash:
+            raise LedgerError(
+                f"{self.path}: is an old copy, or another ledger: {said(self.last)},"
+                " which this process knows, is not in it; open the accounts again"
+            )
         for entry in self.tables.entries(self.last.number):
             check_chain(self.path, self.last, entry)
             _, state, course = self.at
@@ -662,7 +669,7 @@ def chained(before: str, *fields: Any) -> str:
 
 
 def check_chain(
-    path: Path,
+    path: Place,
     before: Entry | None,
     entry: Entry,
 ) -> None:
@@ -703,7 +710,7 @@ def said(entry: Entry) -> str:
 
 
 @contextmanager
-def named_in(path: Path, entry: Entry) -> Iterator[None]:
+def named_in(path: Place, entry: Entry) -> Iterator[None]:
     """Name the entry in the error of its replay."""
     try:
         yield
@@ -737,7 +744,7 @@ def settings_of(policy: AdmissionPolicy) -> dict[str, Any] | None:
 
 
 def _check_same(
-    path: Path,
+    path: Place,
     before: Mapping[str, Any],
     given: Mapping[str, Any],
     names: Iterable[str],

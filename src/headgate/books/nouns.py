@@ -324,13 +324,13 @@ class Node(NamedTuple):
     ----------
     node, client : int
         The node and the client.
-    since : float
+    since : int
         Logical time at which the node last became this client, counted by `Roster`.
     """
 
     node: int
     client: int
-    since: float
+    since: int
 
 
 class Balance(NamedTuple):

@@ -18,10 +18,9 @@ from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from headgate.books.anchor import Anchor
+from headgate.books.addresses import Place, place_of
 from headgate.books.border import Roll, name_of, order_of, signed
 from headgate.books.course import supply_of
-from headgate.books.database import LEDGER, Tables
 from headgate.books.durable import on_disk
 from headgate.books.exact import NOTHING, exact, plainly, total
 from headgate.books.journal import Journal, changed
@@ -33,9 +32,9 @@ from headgate.books.nouns import (
     KeyedSample,
     OrderState,
 )
+from headgate.books.opening import tables_at
 from headgate.books.saved import BoughtRound, Saved, money_text, saved
 from headgate.control.amendments import Amendment
-from headgate.control.checks import path as checked_path
 from headgate.control.supply import Supply
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError, SettingError
@@ -546,20 +545,12 @@ def opened(folder: Path | str, writes: bool = False) -> Iterator[Journal]:
     Without `writes` nothing is written, so that the folder may be on a disk that cannot
     be written.
     """
-    path = checked_path("folder", folder)
-    if not path.is_file():
-        path /= LEDGER
-    if not path.is_file() and Anchor.of(path.parent) is None:
-        raise DataError(
-            f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on"
-            " Flower does"
-        )
-    with closing(_accounts_in(path, writes)) as accounts:
+    with closing(_accounts_in(place_of("folder", folder), writes)) as accounts:
         yield accounts
 
 
-def _accounts_in(path: Path, writes: bool = True) -> Journal:
-    tables = Tables(path, writes)
+def _accounts_in(place: Place, writes: bool = True) -> Journal:
+    tables = tables_at(place, writes)
     try:
         return Journal(tables)
     except BaseException:
@@ -618,7 +609,8 @@ def backup(accounts: Journal, file: Path) -> Statement:
     the statement of the copy.
     """
     _check_plain(file)
-    if file.exists() and file.samefile(accounts.path):
+    own = accounts.path
+    if isinstance(own, Path) and file.exists() and file.samefile(own):
         raise DataError(f"{file}: is the ledger itself; name another file for the copy")
     partial = partial_of(file)
     with on_disk(file):

@@ -10,16 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from headgate.books.addresses import Address, place_of
 from headgate.books.anchor import ANCHOR
-from headgate.books.database import LEDGER, OldFormatError, Tables
+from headgate.books.database import LEDGER, OldFormatError
 from headgate.books.durable import on_disk
 from headgate.books.exact import exact, plainly
 from headgate.books.format3 import OldAmendment, OldLedger, OldOrder, OldRound
+from headgate.books.in_file import FileTables
 from headgate.books.journal import GENESIS, Journal, chained, changed, requested
 from headgate.books.nouns import Entry, Event
+from headgate.books.opening import tables_at
 from headgate.books.state import system_table, to_text
 from headgate.books.statement import Statement, statement
-from headgate.control.checks import path as checked_path
 from headgate.errors import DataError
 from headgate.writing import FolderLock, partial_of, sync
 
@@ -36,7 +38,8 @@ def upgrade(folder: Path | str) -> Statement | None:
     Parameters
     ----------
     folder : str or pathlib.Path
-        The accounts, or a run on Flower. Nobody may have them open.
+        The accounts, or a run on Flower. Nobody may have them open. Those in PostgreSQL
+        are in format 4.
 
     Returns
     -------
@@ -48,7 +51,10 @@ def upgrade(folder: Path | str) -> Statement | None:
     DataError, LedgerError
         If the folder holds no accounts of format 3. It stays as it is.
     """
-    place = checked_path("upgrade: folder", folder)
+    place = place_of("upgrade: folder", folder)
+    if isinstance(place, Address):
+        tables_at(place, writes=False).close()
+        return None
     path, kept = place / LEDGER, place / KEPT
     if not path.is_file():
         raise DataError(
@@ -79,7 +85,7 @@ def upgrade(folder: Path | str) -> Statement | None:
 
 def _is_new(path: Path) -> bool:
     try:
-        Tables(path, writes=False).close()
+        FileTables(path, writes=False).close()
     except OldFormatError:
         return False
     return True
@@ -95,7 +101,7 @@ def _copy(old: OldLedger, kept: Path) -> None:
 
 def _written(old: OldLedger, path: Path) -> Statement:
     """Write the new accounts into a file of their own, and compare what was spent."""
-    with closing(Tables(path)) as tables:
+    with closing(FileTables(path)) as tables:
         with tables.transaction():
             tables.create(old.name)
             tables.append(_opening(old))

@@ -95,11 +95,11 @@ def _plan_rest(
     from contextlib import closing
 
     from headgate.api import load
-    from headgate.books.database import LEDGER, Tables
+    from headgate.books.opening import tables_at
     from headgate.flower.accounts import FlowerAccounts
 
     experiment = load(str(folder / "config.toml"), *overrides)
-    tables = Tables(folder / LEDGER, writes=False)
+    tables = tables_at(folder, writes=False)
     with closing(tables), status(format_, "rehearsing"):
         accounts = FlowerAccounts.of(experiment, tables)
         last = accounts.system.horizon or experiment.rounds

@@ -36,7 +36,7 @@ SETTLED = 2.0
 """seconds for which an inner strategy sees the same clients, and the least time that it
 may wait for more clients
 """
-NEVER = 0.0
+NEVER = 0
 """turn of a node that claims a client but was never that client; nodes that were have
 the turns 1, 2, …
 """
@@ -58,7 +58,7 @@ class Roster:
     ) -> None:
         self._accounts, self.clients, self._keys = accounts, clients, keys
         self._nodes: dict[int, Node] = {}
-        self._turns: dict[int, float] = {}
+        self._turns: dict[int, int] = {}
         self._index(accounts.nodes())
         self._checks = 0
         self._failures: dict[int, int] = {}

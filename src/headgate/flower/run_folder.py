@@ -15,7 +15,8 @@ from typing import Any
 
 from flwr.common import log
 
-from headgate.books.database import LEDGER, Tables
+from headgate.books.database import LEDGER
+from headgate.books.in_file import FileTables
 from headgate.errors import DataError
 from headgate.experiment import Experiment
 from headgate.experiment.build import differing
@@ -91,7 +92,7 @@ class RunRecord:
         if self._watching is not None:
             lock.enter_context(self._watching)
             self._watching(folder, [])
-        tables = Tables(folder / LEDGER)
+        tables = FileTables(folder / LEDGER)
         lock.callback(tables.close)
         self.accounts = FlowerAccounts.of(experiment, tables)
 
