@@ -60,6 +60,11 @@ EXTRAS = {
         for name in ("compiled", "flat", "batched")
     ),
     "flower": (["flower", "new", "app", "--clients", "2"],),
+    "labels": (
+        ["labels", "new", "gate"],
+        ["labels", "run", "gate/gate.toml", "--once"],
+        ["labels", "status", "gate/gate.toml"],
+    ),
     "nvflare": (),
     "postgres": (),
     "web": (),

@@ -20,10 +20,9 @@ import numpy as np
 
 from headgate.books.addresses import Place, place_of
 from headgate.books.border import Roll, name_of, order_of, signed
-from headgate.books.course import supply_of
 from headgate.books.durable import on_disk
 from headgate.books.exact import NOTHING, exact, plainly, total
-from headgate.books.journal import Journal, changed
+from headgate.books.journal import Journal
 from headgate.books.moments import moment
 from headgate.books.nouns import (
     DELIVERED,
@@ -33,9 +32,9 @@ from headgate.books.nouns import (
     OrderState,
 )
 from headgate.books.opening import tables_at
+from headgate.books.recorded import AmendmentRow, Offered
 from headgate.books.saved import BoughtRound, Saved, money_text, saved
 from headgate.control.amendments import Amendment
-from headgate.control.supply import Supply
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError, SettingError
 from headgate.escaping import cell, printable
@@ -51,73 +50,6 @@ WIDTH = 80
 """characters of a line of text"""
 TEXTS = ("made", "by", "change", "why")
 """the columns that are texts"""
-
-
-class Offered(NamedTuple):
-    """What could be bought in a settled round.
-
-    Parameters
-    ----------
-    round : int
-        The round.
-    begun : str
-        Time in UTC at which the orders were written.
-    price : tuple of float
-        The price of a sample, or one for each client.
-    stated : dict
-        The supply as it is written.
-    """
-
-    round: int
-    begun: str
-    price: tuple[float, ...]
-    stated: Mapping[str, Any]
-
-    @property
-    def supply(self) -> Supply:
-        """The clients that were present, and what could be bought."""
-        return supply_of(self.stated)
-
-
-class AmendmentRow(NamedTuple):
-    """An amendment or an adjustment, with its date and its author.
-
-    Parameters
-    ----------
-    id : int
-        Its number.
-    round : int
-        The last round before it.
-    made : str
-        Time in UTC at which it was made.
-    by, why : str
-        Who made it, and the reason.
-    change : Amendment
-        What changes.
-    order : tuple of int or None
-        Round and client of the order whose cost is adjusted; None: no order is.
-    key : str or None
-        Name under which it counts once, as the number of an invoice.
-    """
-
-    id: int
-    round: int
-    made: str
-    by: str
-    why: str
-    change: Amendment
-    order: tuple[int, Client] | None
-    key: str | None = None
-
-    def stated(self) -> str:
-        """Return the change in one line, as in `money 500`."""
-        text = ", ".join(
-            f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}"
-            for name, value in changed(self.change).items()
-        )
-        if self.order is None:
-            return text
-        return f"{text} of round {self.order[0]}, client {self.order[1]}"
 
 
 class OrderLine(NamedTuple):
@@ -447,20 +379,21 @@ def statement(
                 f"{journal.path}: the orders come to {plainly(spent)}, the ledger says"
                 f" {plainly(balance.spent)}"
             )
-        own = [line for line in every if _is_within(line.time, first, last)]
+        own = [line for line in every if is_within(line.time, first, last)]
         asked = [
-            each for each in _offers(journal) if _is_within(each.begun, first, last)
+            each for each in _offers(journal) if is_within(each.begun, first, last)
         ]
         short = {each.client: each for each in journal.events() if each.kind == "short"}
         system = state.system_ahead()
         return Statement(own, made, system, *balance, asked, short)
 
 
-def _is_within(
+def is_within(
     time: str,
     since: str | None,
     until: str | None,
 ) -> bool:
+    """Return whether a time is in a period."""
     return (since is None or since <= time) and (until is None or time < until)
 
 
@@ -524,13 +457,13 @@ def _line(
 
 def amendments(journal: Journal) -> list[AmendmentRow]:
     """Return all amendments and adjustments, the oldest first."""
-    found, system = [], journal.state.system_ahead()
+    found = []
     for id_, entry in enumerate(journal.tables.of_kinds("amended", "adjusted"), 1):
         body, order = json.loads(entry.body), None
         if entry.kind == "amended":
             change = Amendment(**body["change"])
         else:
-            order = body["round"], system.named(body["client"])
+            order = body["round"], body["client"]
             change = Amendment(adjust=float(body["amount"]))
         key = None if entry.request is None else entry.request.removeprefix("key ")
         named = entry.at, entry.by, entry.why, change, order, key

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
+from headgate.books.beginning import Opening
 from headgate.books.course import Course, losses_table, mask_of, supply_table
 from headgate.books.database import Tables
 from headgate.books.journal import Journal
@@ -182,14 +183,19 @@ class FlowerAccounts:
             "losses": policy.hears or bool(experiment.training.losses),
             "late": experiment.data.late,
         }
-        looks = experiment.data.price_of_looks(policy.selection)
+
+        def describe() -> dict[str, Any]:
+            system, seed = experiment.system, int(experiment.seeds[0])
+            found = Opening(system, policy, seed).described()
+            return found if held(policy) is policy else {**found, "keeps": False}
+
         journal = Journal.create_or_open(
             tables,
             experiment.system,
             policy,
             int(experiment.seeds[0]),
-            looks,
-            keeps=held(policy) is policy,
+            describe,
+            experiment.data.price_of_looks(policy.selection),
         )
         return cls(journal, name, fixed)
 
