@@ -27,7 +27,7 @@ from headgate.books.statement import opened
 from headgate.web.accounts.tokens import Tokens
 
 SYSTEM = {"buffer": [4, 6, 5], "budget": 12.0, "horizon": 100_000}
-PATIENCE = 120
+PATIENCE = 300
 FEWEST = 10
 """requests that each caller makes at least"""
 
@@ -157,9 +157,13 @@ def check(player, folder):
     return len(player.done)
 
 
-def killed(folder, kills, seed, players=3, most=0.6):
-    """Kill the service so many times; return how many requests were answered, and how
-    often one was sent again.
+def answered_by(callers):
+    return sum(len(each.done) for each in callers)
+
+
+def killed(folder, kills, seed, players=3, most=12):
+    """Kill the service so many times, each time after 1 to `most` more answers; return
+    how many requests were answered, and how often one was sent again.
     """
     folder.mkdir()
     token = Tokens(folder).make("players", "*", "amend")
@@ -172,7 +176,10 @@ def killed(folder, kills, seed, players=3, most=0.6):
         for each in callers:
             each.start()
         for _ in range(kills):
-            time.sleep(moments.uniform(0.0, most))
+            wanted = answered_by(callers) + moments.randint(1, most)
+            until = time.monotonic() + PATIENCE
+            while answered_by(callers) < wanted and time.monotonic() < until:
+                time.sleep(moments.uniform(0.0, 0.02))
             program.kill()
             program.start()
         time.sleep(0.2)
