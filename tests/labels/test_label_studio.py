@@ -149,7 +149,7 @@ def test_a_project_that_vanished_is_no_rejection(studio):
     tape = Tasks(3)
     with tape.played() as url:
         queue = studio(url, prefix="other")
-        with pytest.raises(DataError, match="no project other: clinic-north any more"):
+        with pytest.raises(DataError, match="no project of clinic-north any more"):
             list(queue.collect({NORTH: {"k1": "labelled"}}))
         assert list(queue.collect({NORTH: {}})) == []
 

@@ -6,20 +6,25 @@ clock, and all of them if the numbers of tasks and labels say that some went uns
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from headgate.errors import require
 from headgate.labels.bell import HEADER, HOST, Bell
 from headgate.labels.calls import Calls, Unauthorized
+from headgate.reading import read_text
 
 T = TypeVar("T")
 TOKEN = "LABEL_STUDIO_API_KEY"
 """the environment variable of the token, as Label Studio's own library calls it"""
+LONGEST = 50
+"""the most characters of the name of a project"""
 PAGE = 1_000
 """tasks in one call"""
 PROJECTS = 100
@@ -39,8 +44,24 @@ class Annotation(BaseModel):
     was_cancelled: bool
     result: list[Any]
 
+    @property
+    def label(self) -> Any:
+        """The plain value if one was given, as of one choice; else everything.
 
-class Row(BaseModel):
+        >>> region = {"type": "choices", "value": {"choices": ["cat"]}}
+        >>> Annotation(id=1, was_cancelled=False, result=[region]).label
+        'cat'
+        >>> len(Annotation(id=1, was_cancelled=False, result=[region] * 2).label)
+        2
+        """
+        match self.result:
+            case [{"value": dict(value)}] if len(value) == 1:
+                (only,) = value.values()
+                return only[0] if isinstance(only, list) and len(only) == 1 else only
+        return self.result
+
+
+class StudioTask(BaseModel):
     """A task in Label Studio."""
 
     id: int
@@ -55,11 +76,11 @@ class Row(BaseModel):
         return key if isinstance(key, str) else None
 
 
-class Rows(BaseModel):
+class TaskPage(BaseModel):
     """A page of tasks; `total` counts those of this and all later pages."""
 
     total: int
-    tasks: list[Row]
+    tasks: list[StudioTask]
 
 
 class Project(BaseModel):
@@ -72,7 +93,7 @@ class Project(BaseModel):
     skipped_annotations_number: int | None = 0
 
 
-class Projects(BaseModel):
+class ProjectPage(BaseModel):
     """A page of projects; `count` is the number of all."""
 
     count: int
@@ -90,16 +111,18 @@ class Hook(BaseModel):
 class Seen:
     """What was seen of a project."""
 
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, StudioTask] = field(default_factory=dict)
     """all tasks by their numbers"""
-    changed: set[int] | None = None
-    """tasks that changed since the last look; None: it was the first, or one of all"""
+    new: set[int] = field(default_factory=set)
+    """tasks that the latest look read"""
+    all_new: bool = True
+    """whether it read all tasks"""
     since: str = ""
     """time of the last look whose answers were taken"""
     until: str = ""
     """time of the latest look"""
 
-    def keys(self, client: str) -> dict[str, list[Row]]:
+    def keys(self, client: str) -> dict[str, list[StudioTask]]:
         """Return the client's tasks by key, in the order in which they were made."""
         found = defaultdict(list)
         for _, row in sorted(self.rows.items()):
@@ -107,6 +130,14 @@ class Seen:
             if key is not None:
                 found[key].append(row)
         return dict(found)
+
+    def changed(self, tasks: Mapping[str, Sequence[StudioTask]]) -> list[str]:
+        """Return the keys of tasks that the latest look read."""
+        return [
+            key
+            for key, rows in tasks.items()
+            if any(row.id in self.new for row in rows)
+        ]
 
     def told(self) -> None:
         """The latest look was taken: the next one begins where it began."""
@@ -127,7 +158,13 @@ class Seen:
 class Studio:
     """Label Studio at an address; `Calls` describes the parameters."""
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout: float,
+        prefix: str,
+    ) -> None:
+        self._prefix, self._begins = prefix, f"{prefix}: "
         self.calls = Calls("Label Studio", url, timeout, TOKEN)
         self._seen: dict[int, Seen] = {}
         self._hooked: set[int] = set()
@@ -161,32 +198,38 @@ class Studio:
         self.calls.authorization = f"Bearer {found.get('access')}"
         return self.calls(kind, method, path, body, **query)
 
-    def projects(self, prefix: str) -> dict[str, Project]:
-        """Return the projects whose names hold the prefix; of several with one name,
-        the first that was made.
-        """
+    def projects(self) -> dict[str, Project]:
+        """Return our projects by client; of several, the first that was made."""
         found: list[Project] = []
         page, count = 1, 1
         while len(found) < count:
             answer = self.call(
-                Projects,
+                ProjectPage,
                 "GET",
                 "/api/projects",
-                title=prefix,
+                title=self._prefix,
                 include=STATED,
                 page_size=PROJECTS,
                 page=page,
             )
             page, count = page + 1, answer.count if answer.results else 0
             found += answer.results
-        latest_first = sorted(found, key=lambda project: -project.id)
-        return {project.title: project for project in latest_first}
+        found.sort(key=lambda project: project.id, reverse=True)
+        return {
+            each.title.removeprefix(self._begins): each
+            for each in found
+            if each.title.startswith(self._begins)
+        }
 
-    def make(self, title: str, interface: str) -> Project:
+    def make(self, client: str, interface: str) -> Project:
         """Make a project in which a task needs one label and a skipped one stays so."""
+        title = self._begins + client
+        most = f"at most {LONGEST} characters, with prefix a project's name"
+        require(len(title) <= LONGEST, "client", client, most)
+        require(bool(interface), "interface", "", "the labelling interface's file")
         body = {
             "title": title,
-            "label_config": interface,
+            "label_config": read_text(Path(interface)),
             "maximum_annotations": 1,
             "skip_queue": "IGNORE_SKIPPED",
         }
@@ -196,18 +239,17 @@ class Studio:
         """Read what changed in a project since what was seen there was `told`."""
         seen = self._seen.setdefault(project.id, Seen())
         read = self._read(project, seen.since)
-        seen.changed = set(read) if seen.since else None
-        seen.rows = seen.rows | read if seen.since else read
-        if seen.since and seen.lacks(project):
-            seen.changed = None
-            seen.rows = self._read(project)
+        seen.new, seen.all_new = set(read), not seen.since
+        seen.rows = read if seen.all_new else seen.rows | read
+        if seen.lacks(project) and not seen.all_new:
+            seen.rows, seen.all_new = self._read(project), True
         return seen
 
-    def _read(self, project: Project, since: str = "") -> dict[int, Row]:
+    def _read(self, project: Project, since: str = "") -> dict[int, StudioTask]:
         """Return the tasks that changed since then. Pages follow the tasks' numbers: a
         task that is deleted meanwhile moves no other one to a page that was read.
         """
-        found: dict[int, Row] = {}
+        found: dict[int, StudioTask] = {}
         last, more = 0, True
         while more:
             wanted = [_where("id", "greater", "Number", last)]
@@ -215,7 +257,7 @@ class Studio:
                 wanted.append(_where("updated_at", "greater", "Datetime", since))
             asked = {"filters": _all(wanted), "ordering": ["tasks:id"]}
             page = self.call(
-                Rows,
+                TaskPage,
                 "GET",
                 "/api/tasks",
                 project=project.id,
@@ -245,20 +287,20 @@ class Studio:
         for start in range(0, len(tasks), PAGE):
             self.call(Any, "POST", path, tasks[start : start + PAGE])
 
-    def delete(self, project: Project, tasks: Collection[int]) -> None:
+    def delete(self, project: Project, rows: Sequence[StudioTask]) -> None:
         """Delete those of the tasks that nobody has labelled or skipped by then."""
+        tasks = sorted(row.id for row in rows if not row.annotations)
         if not tasks:
             return
         counts = ("total_annotations", "cancelled_annotations")
         body = {
-            "selectedItems": {"all": False, "included": sorted(tasks)},
+            "selectedItems": {"all": False, "included": tasks},
             "filters": _all([_where(name, "equal", "Number", 0) for name in counts]),
         }
         action = f"/api/dm/actions?id=delete_tasks&project={project.id}"
         self.call(Any, "POST", action, body)
-        rows = self._seen[project.id].rows
         for number in tasks:
-            rows.pop(number, None)
+            self._seen[project.id].rows.pop(number, None)
 
     def hook(self, project: Project, bell: Bell) -> None:
         """Have the bell rung when something changes in a project."""
