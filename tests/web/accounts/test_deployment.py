@@ -95,8 +95,11 @@ def test_rounds_are_played_through_nginx_and_the_service_ends_when_it_is_told(
                 books.begin(price)
                 books.settle()
             assert len(books.audit().lines) > 0
+        log_of_database = folder.parent / "accounts" / "clinic" / "ledger.sqlite-wal"
+        assert log_of_database.exists()
         accounts.send_signal(signal.SIGTERM)
-        assert accounts.wait(60) == 0
+        assert accounts.wait(60) in (0, -signal.SIGTERM)
+        assert not log_of_database.exists()  # it was closed, not cut off
     log = (folder / "accounts.log").read_text("utf-8")
     lines = [json.loads(line) for line in log.splitlines() if line.startswith("{")]
     assert {"at", "method", "path", "status", "ms", "by", "key"} == lines[0].keys()
