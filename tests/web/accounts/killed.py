@@ -63,7 +63,7 @@ class Player(threading.Thread):
     """A caller with accounts of its own."""
 
     def __init__(self, program, token, name, seed):
-        super().__init__()
+        super().__init__(daemon=True)
         self.program, self.token, self.name_ = program, token, name
         self.random, self.done, self.ending = random.Random(seed), [], False
         self.again, self.wrong = 0, None
@@ -175,13 +175,15 @@ def killed(folder, kills, seed, players=3, most=12):
     try:
         for each in callers:
             each.start()
-        for _ in range(kills):
+        for number in range(1, kills + 1):
             wanted = answered_by(callers) + moments.randint(1, most)
             until = time.monotonic() + PATIENCE
             while answered_by(callers) < wanted and time.monotonic() < until:
                 time.sleep(moments.uniform(0.0, 0.02))
             program.kill()
             program.start()
+            if number % 20 == 0:
+                print(f"{number} kills, {answered_by(callers)} answers", flush=True)
         time.sleep(0.2)
         for each in callers:
             each.ending = True
