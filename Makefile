@@ -3,7 +3,8 @@
 #                   ones (make test-all)
 # make test-quick   without studies, browser, kills and deployments
 .PHONY: run test test-all test-quick test-slow programs lint coverage bench bench-peers \
-  bench-gpu docs pages check-pages packages faults fuzz screenshots clean
+  bench-gpu docs pages check-pages packages faults fuzz screenshots labels \
+  test-labels clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -12,6 +13,7 @@ BIN    := $(VENV)/bin
 MAIN   := $(VENV)/.main
 READY  := $(VENV)/.ready
 PEERS  := .venv-peers
+LABELS := .venv-labels
 
 PIP     := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --no-deps --quiet --progress-bar on
@@ -163,6 +165,24 @@ fuzz: $(READY)
 	  tests/trust/test_recipes.py tests/trust/test_fuzz.py
 	cd tests/flower && ../../$(BIN)/python federation.py 60
 
+# Label Studio on this machine, with people that are played: six rounds of a gate, then
+# the statement. MORE="--pictures": and a picture of it for the documentation
+labels: $(READY) $(LABELS)/.ready
+	$(BIN)/python -m tools.label_studio $(MORE)
+
+# forty rounds with kills in front of Label Studio, and its recorded answers made again:
+# about a quarter of an hour
+test-labels: $(READY) $(LABELS)/.ready
+	$(BIN)/python -m pytest -n 0 -s tests/labels/real_label_studio.py
+
+$(LABELS)/.ready: pins/labels.txt
+	@echo "installing Label Studio and what it needs, $$(grep -c == pins/labels.txt)" \
+	  "packages of pins/labels.txt, into $(LABELS): about 1 GB; only this once"
+	test -x $(LABELS)/bin/python || $(PYTHON) -m venv $(LABELS)
+	$(LABELS)/bin/python -m pip --disable-pip-version-check install --no-deps \
+	  --quiet --progress-bar on --require-hashes -r pins/labels.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(LABELS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

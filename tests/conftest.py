@@ -51,6 +51,7 @@ MARKED = {
         "tests/simulation/schedule/test_failures.py",
         "tests/simulation/test_features_stopped.py",
         "tests/simulation/test_resume.py",
+        "tests/web/accounts/test_killed.py",
     ),
 }
 """marker → folders and files whose tests all have it"""

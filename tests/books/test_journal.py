@@ -167,3 +167,66 @@ def test_accounts_of_the_format_before_are_not_opened_and_named(tmp_path):
     )
     with pytest.raises(DataError, match="is of format 3; `headgate ledger upgrade"):
         books(tmp_path)
+
+
+def test_a_request_is_done_once_and_its_answer_given_again(place):
+    system = System([4, 3, 5], budget=12.0, horizon=20)
+    with Books(place, system, Headgate(fill=8.0)) as books:
+
+        def begin():
+            return ",".join(str(each.samples) for each in books.begin(2.0))
+
+        first = books.once("key", "digest", begin, by="anna")
+        books.settle()
+        assert books.once("key", "digest", begin, by="ben") == first
+        with pytest.raises(LedgerError, match=r"key = key: is that of another request"):
+            books.once("key", "other", begin)
+        entries = list(books.journal.tables.entries())
+        assert [each.by for each in entries] == ["", "anna", ""]
+
+
+def test_a_request_that_is_refused_leaves_nothing_and_may_be_made_again(place):
+    system = System([4, 3, 5], budget=12.0, horizon=20)
+    with Books(place, system, Headgate(fill=8.0)) as books:
+
+        def half():
+            books.begin(2.0)
+            books.adjust(1, 0, -1e6)
+            return "never"
+
+        with pytest.raises(LedgerError, match="is more than the"):
+            books.once("key", "digest", half)
+        assert books.journal.last.number == 1
+        assert books.once("key", "digest", lambda: str(len(books.begin(2.0)))) == "3"
+        books.settle()
+        books.audit()
+
+
+def test_old_answers_are_not_kept_but_nothing_is_done_twice(place, monkeypatch):
+    monkeypatch.setattr("headgate.books.database.REMEMBERED", 3)
+    with Books(place, System([4], budget=12.0), Headgate(fill=8.0)) as books:
+
+        def more(key):
+            return books.once(key, "digest", lambda: books.amend(money=1.0) or key)
+
+        for number in range(6):
+            more(f"key {number}")
+        assert more("key 5") == "key 5"
+        with pytest.raises(LedgerError, match="its answer is not kept any more"):
+            more("key 0")
+        assert len(books.statement().amendments) == 6
+
+
+def test_accounts_say_how_they_are_opened_again(place, tmp_path):
+    system = System({"a": 4, "b": 3}, budget=12.0, horizon=20)
+    with Books(place, system, Headgate(fill=8.0), seed=5, offences=2) as books:
+        books.begin(2.0)
+    with Books(place) as again:
+        again.settle({}, {"a": "wrong"})
+        again.begin(1.5)
+        again.settle({}, {"a": "wrong"})
+        assert again.quarantined == {"a"}
+        again.audit()
+    with pytest.raises(DataError, match=r"holds no ledger\.sqlite"):
+        Books(tmp_path / "b")
+    assert not (tmp_path / "b").exists()

@@ -1,7 +1,7 @@
 """Durable accounts for any training loop: purchases, deliveries and costs."""
 
 import gc
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import date, timedelta
@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from headgate.books.addresses import Place, place_of
+from headgate.books.beginning import Opening
 from headgate.books.border import (
     Roll,
     clients_in,
@@ -29,7 +30,6 @@ from headgate.books.border import (
 from headgate.books.course import Course, supply_table
 from headgate.books.exact import exact
 from headgate.books.journal import GENESIS, Journal
-from headgate.books.messages import LARGEST
 from headgate.books.moments import moment, months_between, now
 from headgate.books.nouns import (
     Balance,
@@ -46,7 +46,7 @@ from headgate.control.amendments import Amendment
 from headgate.control.checks import amount, optional, whole_number
 from headgate.control.checks import path as checked_path
 from headgate.control.controller import Controller
-from headgate.control.policy import AdmissionPolicy, check_is_policy
+from headgate.control.policy import AdmissionPolicy
 from headgate.control.supply import Supply
 from headgate.control.types import Ledger, System
 from headgate.errors import LedgerError, SettingError
@@ -62,6 +62,8 @@ NEVER = 2**31
 """
 MONTHS_AHEAD = 12
 """the most months that the date of a round may be after the latest one"""
+SERVICES = ("https://", "http://")
+"""how the address of accounts at a service begins"""
 PATHS = 100
 """paths that a forecast simulates"""
 
@@ -80,11 +82,13 @@ class Books:
     ----------
     folder : str or pathlib.Path
         Folder of the accounts, created if it does not exist, or their address in
-        PostgreSQL, as in "postgresql://host/database/account". Only one process at a
-        time runs rounds; others may amend.
-    system : System
-        Buffers, budget and horizon at the beginning; later changes are amendments.
-    policy : AdmissionPolicy
+        PostgreSQL, as in "postgresql://host/database/account", or at a service, as in
+        "https://host/accounts/name". Only one process at a time runs rounds; others may
+        amend.
+    system : System, optional
+        Buffers, budget and horizon at the beginning; later changes are amendments. Left
+        out, with the policy: those of the accounts that are there.
+    policy : AdmissionPolicy, optional
         Policy that decides how many samples to admit.
     seed : int, optional
         Seed of policies and rules that choose at random.
@@ -94,6 +98,8 @@ class Books:
     wait : float, default 0
         Seconds to wait for the process that runs rounds now, until it ends or is
         killed.
+    token : str, optional
+        Token of a service; left out: that in HEADGATE_TOKEN.
 
     Examples
     --------
@@ -111,38 +117,48 @@ class Books:
     (Decimal('72.0'), Decimal('9.0'))
     """
 
+    def __new__(cls, folder: Place | str, *given: Any, **more: Any) -> Self:
+        """Return accounts of this class, or those at a service, which have the same
+        methods.
+        """
+        if not str(folder).startswith(SERVICES):
+            return super().__new__(cls)
+        from headgate.books.remote import RemoteBooks
+
+        return RemoteBooks(folder, *given, **more)  # type: ignore[return-value]
+
     def __init__(
         self,
-        folder: Path | str,
-        system: System,
-        policy: AdmissionPolicy,
+        folder: Place | str,
+        system: System | None = None,
+        policy: AdmissionPolicy | None = None,
         seed: int = 0,
         offences: int | None = None,
         wait: float = 0.0,
+        token: str | None = None,
     ) -> None:
-        # a policy is of a module that is loaded already; this one need not be before
-        from headgate.control.policies.references import held
-
         self._place = place = place_of("Books: folder", folder)
-        if not isinstance(system, System):
+        if token is not None:
             raise SettingError(
-                f"Books: system = {shown(system)}: must be a headgate.System"
+                "Books: token: is for accounts at https://, which are no folder"
             )
-        self._offences = (
-            NEVER
-            if offences is None
-            else whole_number("Books: offences", offences, least=1)
-        )
+        opening = None
+        if system is not None or policy is not None:
+            opening = Opening.checked(system, policy, seed, offences)
         patience = amount("Books: wait", wait)
-        seed = whole_number("Books: seed", seed, 0, LARGEST)
-        check_is_policy(policy, "Books: policy")
-        limited = held(policy)
-        # refuses what cannot be before anything is on disk
-        Controller(system, limited, 1, np.array([seed]))
-        tables = tables_at(place, new=True)
+        tables = tables_at(place, new=opening is not None)
         try:
             tables.lead(patience)
-            self._journal = Journal.create_or_open(tables, system, limited, seed)
+            if opening is None:
+                opening = Opening.of(tables)
+            self._offences = opening.offences or NEVER
+            self._journal = Journal.create_or_open(
+                tables,
+                opening.system,
+                opening.limited,
+                opening.seed,
+                opening.described,
+            )
             self._why = ""
         except BaseException:
             tables.close()
@@ -152,6 +168,16 @@ class Books:
     def ledger(self) -> Ledger:
         """The policy's ledger after the last settled round."""
         return self._course.ledger
+
+    @property
+    def course_text(self) -> str:
+        """The policy's ledger after the last settled round, as text."""
+        return self._course.to_json()
+
+    @property
+    def journal(self) -> Journal:
+        """The log of these accounts, for programs that show it."""
+        return self._journal
 
     @property
     def name(self) -> str:
@@ -405,6 +431,33 @@ class Books:
             return
         asked |= {"round": t, "refused": rejected, "all": reports is None}
         self._write_reports("settled", asked, f"settled {t}")
+
+    def deliver(
+        self,
+        reports: Mapping[Any, Delivery | list[Delivery]],
+        key: str | None = None,
+    ) -> None:
+        """Write what arrived on orders of any rounds, without settling a round.
+
+        Parameters
+        ----------
+        reports : mapping of int or str to Delivery or list of Delivery
+            What arrived from each client; each delivery names its round.
+        key : str, optional
+            Name of the reports. The same reports with the same key count once.
+
+        Raises
+        ------
+        SettingError, LedgerError
+            If a report is not what it must be, or contradicts the orders; nothing is
+            written then.
+        """
+        with self._journal.newest() as state:
+            roll = Roll(state.system)
+        request = name_of("deliver: key", key)
+        rows = reports_of("deliver: reports", reports, roll, None)
+        stored = f"key {request}" if request else None
+        self._write_reports("arrived", {"reports": rows}, stored)
 
     def _write_reports(
         self,
@@ -714,6 +767,39 @@ class Books:
         from headgate.books.statement import backup
 
         return backup(self._journal, checked_path("backup: file", file))
+
+    def once(
+        self,
+        key: str,
+        digest: str,
+        do: Callable[[], str],
+        by: str = "",
+    ) -> str:
+        """Do what a request asks for once, whatever number of times it is made.
+
+        Parameters
+        ----------
+        key : str
+            Key of the request.
+        digest : str
+            Digest of its whole content.
+        do : callable
+            Calls other methods of these accounts, and returns the answer as text. What
+            it writes and its answer are one transaction.
+        by : str, optional
+            Who makes the request, for the entries that do not say it.
+
+        Returns
+        -------
+        str
+            The answer, or that which the request got when it was made first.
+
+        Raises
+        ------
+        LedgerError
+            If the key is that of a request with another content.
+        """
+        return self._journal.once(key, digest, do, by)
 
     def close(self) -> None:
         """Close the accounts, so that another process can run rounds."""

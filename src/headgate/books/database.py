@@ -77,6 +77,15 @@ CREATE TABLE IF NOT EXISTS samples (
     PRIMARY KEY (account, key, client)
 ) STRICT;
 CREATE INDEX IF NOT EXISTS samples_of ON samples (account, round, client);
+CREATE TABLE IF NOT EXISTS answers (
+    account TEXT NOT NULL,
+    request TEXT NOT NULL,
+    number INTEGER NOT NULL CHECK (number > 0),
+    digest TEXT NOT NULL,
+    answer TEXT NOT NULL,
+    PRIMARY KEY (account, request)
+) STRICT;
+CREATE INDEX IF NOT EXISTS answers_of ON answers (account, number) WHERE answer <> '';
 """
 COLUMNS = {
     name: re.findall(r"(\w+) (?:TEXT|INTEGER)\b", columns)
@@ -99,6 +108,8 @@ PAUSE = 0.2
 """seconds between two attempts to lead"""
 KEPT = 2
 """snapshots that are kept"""
+REMEMBERED = 1_000
+"""the last entries of which the answers to requests are kept whole"""
 UNREADABLE = (ValueError, TypeError, KeyError, InvalidOperation, SettingError)
 """errors from values that no ledger holds"""
 
@@ -233,6 +244,35 @@ class Tables(Session):
             (self.account, request),
         )
         return Entry(*rows[0]) if rows else None
+
+    def answer(self, request: str) -> tuple[int, str, str] | None:
+        """Return what is known of a request: the last entry after it, the digest of its
+        content and its answer, which is empty if it is not kept any more.
+        """
+        rows = self._rows(
+            "SELECT number, digest, answer FROM answers WHERE account = ? AND request ="
+            " ?",
+            (self.account, request),
+        )
+        return rows[0] if rows else None
+
+    def keep_answer(
+        self,
+        request: str,
+        number: int,
+        digest: str,
+        answer: str,
+    ) -> None:
+        """Write the answer to a request, in the transaction of what it did."""
+        self._run(
+            "INSERT INTO answers VALUES (?, ?, ?, ?, ?)",
+            (self.account, request, number, digest, answer),
+        )
+        self._run(
+            "UPDATE answers SET answer = '' WHERE account = ? AND number < ? AND answer"
+            " <> ''",
+            (self.account, number - REMEMBERED),
+        )
 
     def snapshot_before(self, number: int) -> tuple[int, str, str, str] | None:
         """Return the latest snapshot up to an entry: its number, hash, state and

@@ -66,6 +66,12 @@ FROM pg_class JOIN pg_namespace AS own ON own.oid = relnamespace
 WHERE nspname = ?
 """
 """query for what is in a schema, and whether it is anything but a plain table"""
+ACCOUNTS = """
+SELECT nspname FROM pg_class JOIN pg_namespace AS own ON own.oid = relnamespace
+WHERE relkind = 'r' AND relname IN ('meta', 'entries', 'answers')
+GROUP BY nspname HAVING count(*) = 3 ORDER BY nspname COLLATE "C"
+"""
+"""query for the schemas with tables of accounts"""
 REFUSED = (errors.IntegrityError, errors.DataError, errors.DatatypeMismatch)
 """errors for a value that the rules of a table refuse"""
 DAMAGED = (
@@ -330,6 +336,19 @@ class ServedTables(Tables):
             with copy.transaction():
                 copy.fill(self)
             copy.close_log()
+
+
+def accounts_in(address: Address) -> list[str]:
+    """Return the names of all accounts in the database of an address, sorted."""
+    try:
+        with psycopg.connect(
+            make_conninfo(**CONNECTION | dict(address.settings))
+        ) as db:
+            rows = db.execute(ACCOUNTS).fetchall()
+    except psycopg.Error as error:
+        said = one_line(address.without_password(error), 300)
+        raise DataError(f"{address}: cannot be read ({said})") from None
+    return [name for (name,) in rows]
 
 
 @cache

@@ -392,15 +392,16 @@ def statement(
     if found is None:
         assert isinstance(accounts, Journal)
         return _of_journal(accounts, first, last)
-    lines = [line for line in found.lines if _is_within(line.time, first, last)]
+    lines = [line for line in found.lines if is_within(line.time, first, last)]
     return found._replace(lines=lines)
 
 
-def _is_within(
+def is_within(
     time: str,
     since: str | None,
     until: str | None,
 ) -> bool:
+    """Return whether a time is in a period."""
     return (since is None or since <= time) and (until is None or time < until)
 
 
@@ -419,9 +420,9 @@ def _of_journal(
                 f"{journal.path}: the orders come to {plainly(spent)}, the ledger says"
                 f" {plainly(balance.spent)}"
             )
-        own = [line for line in every if _is_within(line.time, since, until)]
+        own = [line for line in every if is_within(line.time, since, until)]
         asked = [
-            each for each in _offers(journal) if _is_within(each.begun, since, until)
+            each for each in _offers(journal) if is_within(each.begun, since, until)
         ]
         return Statement(own, made, state.system_ahead(), *balance, asked, {})
 
