@@ -22,6 +22,7 @@ from headgate.analysis.report import (
     Comparison,
     conclude,
     conclude_comparison,
+    read_comparison,
     summary_rows,
     write_report,
 )
@@ -52,6 +53,8 @@ SHARES = (0.25, 0.5, 1.0, 2.0)
 """the budgets at which policies are compared by default, as shares of the recipe's
 budget
 """
+COMPARED = "has all these runs already; they are compared, nothing is trained again"
+"""what `compare` says of a folder whose runs are all finished"""
 Points = Sequence[tuple[str, Experiment]]
 
 
@@ -409,6 +412,13 @@ class Run(Displayed):
             infer_schema_length=None,
         )
 
+    @property
+    def comparison(self) -> Comparison:
+        """The policies at equal spend, as `compare` returns them, of a folder that it
+        has written.
+        """
+        return read_comparison(self.folders, self.path)
+
     def report(self, out: str | Path | None = None) -> Path:
         """Write a self-contained page.
 
@@ -656,6 +666,7 @@ def compare(
             pool=pool,
             tick=bar,
             say=bar.say,
+            finished=COMPARED,
         )
     return conclude_comparison(runs, folder, command, budget)
 

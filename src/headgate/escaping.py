@@ -141,6 +141,7 @@ def markdown(text: str) -> str:
 def exposition(
     help_: Mapping[str, str],
     samples: Mapping[str, Iterable[tuple[Mapping[str, str], float]]],
+    kind: str = "gauge",
 ) -> str:
     """Return measurements in the text format of Prometheus, labels and value of each.
 
@@ -152,7 +153,7 @@ def exposition(
     """
     lines = []
     for name, text in help_.items():
-        lines += [f"# HELP headgate_{name} {text}", f"# TYPE headgate_{name} gauge"]
+        lines += [f"# HELP headgate_{name} {text}", f"# TYPE headgate_{name} {kind}"]
         for labels, value in samples.get(name, ()):
             pairs = [f'{own}="{_of_label(each)}"' for own, each in labels.items()]
             where = f"{{{','.join(pairs)}}}" if pairs else ""

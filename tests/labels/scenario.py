@@ -115,6 +115,7 @@ def write_gate(
 def step(gate: Path, t: int) -> None:
     """One step, as `headgate labels run --once` makes it, up to round `t`."""
     with Gate(gate, lambda line: None) as own:
+        own.resume()
         own.step(begin=own.books.balance().rounds < t)
 
 

@@ -592,7 +592,7 @@ def _settled(work: _Work, entry: Entry, body: dict[str, Any]) -> None:
 
 def _arrived(work: _Work, entry: Entry, body: dict[str, Any]) -> None:
     for row in body["reports"]:
-        work.report(work.state.settled, row)
+        work.report(work.state.begun, row)
 
 
 def _amended(work: _Work, entry: Entry, body: dict[str, Any]) -> None:

@@ -23,11 +23,12 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar, get_type_hints, overload
 import numpy as np
 
 from headgate.books.accounts import reserve
-from headgate.books.anchor import ANCHOR, Anchor
+from headgate.books.addresses import Place, place_of
+from headgate.books.anchor import ANCHOR
 from headgate.books.border import Roll, name_of, order_of, signed
 from headgate.books.course import supply_of
 from headgate.books.database import ALWAYS, OldFormatError, Tables
-from headgate.books.durable import Durable, on_disk
+from headgate.books.durable import on_disk
 from headgate.books.exact import NOTHING, exact, plainly, total
 from headgate.books.journal import Journal
 from headgate.books.ledger_store import (
@@ -46,9 +47,9 @@ from headgate.books.nouns import (
     KeyedSample,
     OrderState,
 )
+from headgate.books.opening import file_of, tables_at
 from headgate.books.saved import BoughtRound, Saved, money_text, saved
 from headgate.control.amendments import Amendment
-from headgate.control.checks import path as checked_path
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError, SettingError
 from headgate.escaping import cell, printable, shown
@@ -520,6 +521,15 @@ def statement(
     return found._replace(lines=lines)
 
 
+def is_within(
+    time: str,
+    since: str | None,
+    until: str | None,
+) -> bool:
+    """Return whether a time is in a period."""
+    return (since is None or since <= time) and (until is None or time < until)
+
+
 def _of_journal(journal: Journal, period: tuple[str, str]) -> Statement:
     with journal.newest() as state:
         balance = state.balance()
@@ -729,23 +739,16 @@ def opened(folder: Path | str, writes: bool = False) -> Iterator[Accounts]:
     Without `writes` nothing is written, so that the folder may be on a disk that cannot
     be written.
     """
-    path = checked_path("folder", folder)
-    if not path.is_file():
-        path /= LEDGER
-    if not path.is_file() and Anchor.of(path.parent) is None:
-        raise DataError(
-            f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on"
-            " Flower does"
-        )
-    with closing(_accounts_in(path, writes)) as accounts:
+    with closing(_accounts_in(place_of("folder", folder), writes)) as accounts:
         yield accounts
 
 
-def _accounts_in(path: Path, writes: bool = True) -> Accounts:
+def _accounts_in(place: Place, writes: bool = True) -> Accounts:
     try:
-        tables = Tables(path, writes)
+        tables = tables_at(place, writes)
     except OldFormatError:
-        return LedgerStore(path, writes)
+        assert isinstance(place, Path)
+        return LedgerStore(file_of(place), writes)
     try:
         return Journal(tables)
     except BaseException:
@@ -816,12 +819,13 @@ def backup(accounts: Accounts, file: Path) -> Statement:
     the statement of the copy.
     """
     _check_plain(file)
-    if file.exists() and file.samefile(accounts.path):
+    own = accounts.path
+    if isinstance(own, Path) and file.exists() and file.samefile(own):
         raise DataError(f"{file}: is the ledger itself; name another file for the copy")
     partial = partial_of(file)
     with on_disk(file):
         try:
-            _file_of(accounts).backup(partial)
+            _tables_of(accounts).backup(partial)
             with closing(_accounts_in(partial, writes=False)) as copy:
                 found = statement(copy)
             sync(partial)
@@ -831,12 +835,12 @@ def backup(accounts: Accounts, file: Path) -> Statement:
     return found
 
 
-def _file_of(accounts: Accounts) -> Durable:
+def _tables_of(accounts: Accounts) -> LedgerStore | Tables:
     return accounts if isinstance(accounts, LedgerStore) else accounts.tables
 
 
 def void(
-    folder: Path,
+    folder: Path | str,
     id_: int,
     by: str,
     why: str,
@@ -846,7 +850,7 @@ def void(
 
     Parameters
     ----------
-    folder : Path
+    folder : Path or str
         The accounts, which stay as they are.
     id_ : int
         Number of the amendment.

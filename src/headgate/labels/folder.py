@@ -107,6 +107,7 @@ class FolderQueue(Queue):
             of_order = attrgetter("client", "round")
             for (client, t), own in groupby(sorted(tasks, key=of_order), of_order):
                 self._write(_made(Path(self.tasks) / client), t, list(own))
+                _made(Path(self.labels) / client)
 
     def _write(self, folder: Path, t: int, tasks: Sequence[LabelTask]) -> None:
         """Write those tasks of an order that no file of it has."""

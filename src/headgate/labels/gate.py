@@ -3,11 +3,11 @@ labels, pays for them and writes them to files.
 
 Each step can be repeated, and the order of the steps is what makes a kill harmless:
 
-1. the accounts write the order (`Books.begin`);
-2. the table of tasks notes for which samples it is;
-3. the queue gets these tasks, and gets them again if it is not sure that it did;
-4. answers are noted in the table of tasks;
-5. the report to the accounts is noted, then made, then noted as finished;
+1. answers are noted in the table of tasks;
+2. the report to the accounts is noted, then made, then noted as finished;
+3. the accounts write the orders of a round (`Books.begin`);
+4. the table of tasks notes for which samples they are;
+5. the queue gets these tasks, and gets them again if it is not sure that it did;
 6. the labelled files follow from what the accounts say was delivered.
 """
 
@@ -26,11 +26,12 @@ from headgate.books.nouns import Delivery, Purchase
 from headgate.books.saved import money_text
 from headgate.errors import DataError, LedgerError
 from headgate.escaping import one_line
+from headgate.labels.existing import opening_system
 from headgate.labels.labelled import append_new
 from headgate.labels.nouns import LABELLED, REJECTED, LabelAnswer, Later
 from headgate.labels.pool import take_new
 from headgate.labels.prices import Price, price_of
-from headgate.labels.settings import GateSettings, load
+from headgate.labels.settings import load
 from headgate.labels.status import METRICS, STATUS, exposed, status_of
 from headgate.labels.tasks import (
     BEYOND,
@@ -82,13 +83,13 @@ class Gate:
         self.settings, self.search = load(file)
         own = self.settings
         folder = Path(own.accounts)
-        self._doing, self._down = Released(), ""
+        self._doing, self._down, self._queue_down = Released(), "", False
         self._price: Price | None = None
         with ExitStack() as stack:
             stack.callback(own.queue.close)
-            self.books = Books(folder, own.system, own.policy, own.seed)
+            system = opening_system(own)
+            self.books = Books(folder, system, own.policy, own.seed)
             stack.callback(self.books.close)
-            _check_clients(own, self.books)
             self._check_tasks(folder / TASKS)
             self.tasks = Tasks(folder / TASKS)
             stack.callback(self.tasks.close)
@@ -116,22 +117,29 @@ class Gate:
         begin : bool, optional
             Whether to begin a round; left out: if the schedule says so.
         """
-        self._doing, self._down = Released(), ""
+        self._doing, self._down, self._queue_down = Released(), "", False
+        self.resume()
+        self._take_samples()
+        t = self.books.open_round
+        if t is None:
+            self._ask_queue(self._collect)
+            self._book(None)
+            t = self._begin_if_due(begin)
+        else:
+            self._begin(0.0)  # the recorded round, whatever is stated
+        self._note_expired()
+        self._ask_queue(self._withdraw)
+        self._ask_queue(self._release)
+        if t is not None:
+            self._book(t)
+        self._write_labelled()
+        self._report(t)
+
+    def resume(self) -> None:
+        """Finish the report to the accounts that a killed process began."""
         pending = self.tasks.pending()
         if pending is not None:
             self._finish(pending)
-        self._take_samples()
-        t = self.books.open_round
-        if t is None and (self.due() if begin is None else begin):
-            self._price = self._asked_price()
-            if self._price is not None:
-                t = self._begin(self._price)
-        elif t is not None:
-            self._begin(0.0)  # the recorded round, whatever is stated
-        self._serve_queue()
-        self._book(t)
-        self._write_labelled()
-        self._report(t)
 
     def over(self) -> bool:
         """Return whether there is nothing left to do: all rounds are settled and
@@ -145,18 +153,21 @@ class Gate:
 
     def wait(self, stop: Event) -> None:
         """Wait until the next look at the queue or the next round."""
-        schedule, seconds = self.settings.schedule, 0.0
-        if not self.due():
-            _, until = self._slot()
-            seconds = until.total_seconds()
-        seconds = min(max(seconds, 1.0), schedule.poll_seconds)
-        self.settings.queue.wait(seconds, stop)
+        _, until = self._slot()
+        seconds = min(until.total_seconds(), self.settings.schedule.poll_seconds)
+        self.settings.queue.wait(max(seconds, 1.0), stop)
 
     # parts of a step
 
     def _all_begun(self) -> bool:
         horizon = self.books.system.horizon
         return horizon is not None and self.books.balance().rounds >= horizon
+
+    def _names(self) -> list[str]:
+        """Return the clients that take part; one that joins does from the next round
+        on.
+        """
+        return list(self.books.system.names or ())
 
     def _slot(self) -> tuple[str, timedelta]:
         """Return the beginning of the present round by the schedule, and the time until
@@ -176,21 +187,24 @@ class Gate:
                     " says why"
                 )
 
-    def _asked_price(self) -> Price | None:
-        if self._all_begun():
+    def _begin_if_due(self, begin: bool | None) -> int | None:
+        """Begin a round if one is due and its price is known; return it."""
+        wanted = self.due() if begin is None else begin
+        if not wanted or self._all_begun():
             return None
         own, t = self.settings, self.books.balance().rounds + 1
         try:
-            return price_of(own.price, self.search, t, own.seed, list(own.clients))
+            price = price_of(own.price, self.search, t, own.seed, self._names())
         except Later as error:
             self._later(f"round {t} waits for its price", error)
             return None
+        return self._begin(price)
 
     def _begin(self, price: Price) -> int:
-        own, orders = self.settings, self.settings.orders
+        orders = self.settings.orders
         purchases = self.books.begin(
             price,
-            most=self.tasks.unsold(own.clients),
+            most=self.tasks.unsold(self._names()),
             in_all=orders.in_all,
             lot=orders.lot,
             under_way=orders.under_way,
@@ -203,15 +217,15 @@ class Gate:
         self._price = _stated(purchases)
         return t
 
-    def _serve_queue(self) -> None:
-        """Release, withdraw and collect; what cannot be done now is done later."""
-        self._note_expired()
-        for serve in (self._release, self._withdraw, self._collect):
-            try:
-                serve()
-            except Later as error:
-                self._later("the queue does not answer", error)
-                return
+    def _ask_queue(self, what: Callable[[], None]) -> None:
+        """Do what the queue is needed for, or later if it does not answer now."""
+        if self._queue_down:
+            return
+        try:
+            what()
+        except Later as error:
+            self._queue_down = True
+            self._later("the queue does not answer", error)
 
     def _release(self) -> None:
         tasks = self.tasks.unreleased()
@@ -258,7 +272,9 @@ class Gate:
     # reports to the accounts
 
     def _book(self, t: int | None) -> None:
-        """Report all new answers to the accounts; this settles round `t`."""
+        """Report all new answers to the accounts; this settles round `t`, if it is
+        stated.
+        """
         marks, rejected = dict[int, str](), dict[int, str]()
         for task in self.tasks.unbooked():
             if task.booked == DELIVERED:
@@ -273,11 +289,11 @@ class Gate:
             self._finish(self.tasks.prepare(None, rejected))
 
     def _count(self, marks: Mapping[int, str], rejected: Mapping[int, str]) -> None:
-        found = list(marks.values())
-        self._doing = self._doing._replace(
-            labelled=found.count(DELIVERED),
-            skipped=found.count(CANCELLED),
-            rejected=len(rejected),
+        found, before = list(marks.values()), self._doing
+        self._doing = before._replace(
+            labelled=before.labelled + found.count(DELIVERED),
+            skipped=before.skipped + found.count(CANCELLED),
+            rejected=before.rejected + len(rejected),
         )
 
     def _finish(self, report: Pending) -> None:
@@ -315,7 +331,7 @@ class Gate:
             for (client, of_round), samples in self.tasks.counts(booked=state).items():
                 if of_round == t:
                     there[client] = there.get(client, 0) + samples
-        for client in self.settings.clients:
+        for client in self._names():
             order = self.books.order(t, client)
             missing = 0 if order is None else order.asked - there.get(client, 0)
             if missing > 0:
@@ -424,24 +440,6 @@ def _stated(purchases: Iterable[Purchase]) -> Price | None:
     prices = {str(each.client): each.price for each in purchases}
     same = set(prices.values())
     return same.pop() if len(same) == 1 else prices or None
-
-
-def _check_clients(settings: GateSettings, books: Books) -> None:
-    known = books.system.names or ()
-    missing = [name for name in known if name not in settings.clients]
-    if missing:
-        raise DataError(
-            f"clients: the accounts have {missing[0]}, the file has not; one that has"
-            f" left stays in the file: headgate ledger amend {settings.accounts}"
-            f" --leave {missing[0]}"
-        )
-    more = [name for name in settings.clients if name not in known]
-    if more:
-        raise DataError(
-            f"clients.{more[0]}: is not in the accounts; it joins with headgate ledger"
-            f" amend {settings.accounts} --join"
-            f" {settings.clients[more[0]].places} --name {more[0]}"
-        )
 
 
 def _read_status(path: Path) -> dict[str, Any]:

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headgate.errors import DataError
-from headgate.labels.tasks import DELIVERED, BoughtTask, Tasks
+from headgate.labels.tasks import Line, Tasks
 from headgate.writing import NOFOLLOW, sync
 
 
-def append_new(tasks: Tasks, folder: Path, client: str) -> int:
-    """Append what is new to the file of a client; return the number of lines.
+def append_new(tasks: Tasks, folder: Path, client: str) -> None:
+    """Append what is new to the file of a client.
 
-    The length of the file is written down after each time. What a killed process wrote
-    beyond it is removed and written again, and a file that is shorter is written again
-    from its beginning.
+    Each line has its number before it is written, and the length of the file is noted
+    after it. So what a killed process wrote beyond the noted length is removed and
+    written again, and a file that was cut or lost gets the same bytes that it had.
 
     Parameters
     ----------
@@ -28,40 +28,24 @@ def append_new(tasks: Tasks, folder: Path, client: str) -> int:
     client : str
         Name of the client.
     """
-    name = f"labelled/{client}"
-    folder.mkdir(parents=True, exist_ok=True)
-    path = folder / f"{client}.jsonl"
-    known = int(tasks.mark_of(name) or 0)
+    name, path = f"labelled/{client}", folder / f"{client}.jsonl"
+    tasks.number_lines(client)
+    known, last = map(int, (tasks.mark_of(name) or "0 0").split())
     length = path.lstat().st_size if path.exists() or path.is_symlink() else 0
     if length < known:
-        tasks.write_again(client, name)
-        known = 0
-    new = tasks.unwritten(client)
-    if not new and length == known:
-        return 0
-    lines = [line for line in (_line(*each) for each in new) if line]
-    length = _append(path, known, lines)
-    tasks.set_written([task for task, _, _ in new], name, str(length))
-    return len(lines)
+        known, last = 0, 0
+    new = tasks.lines(client, last)
+    if new or length != known:
+        folder.mkdir(parents=True, exist_ok=True)
+        length = _append(path, known, new)
+        last = new[-1].place if new else last
+        tasks.set_written(name, f"{length} {last}")
 
 
-def _line(task: BoughtTask, data: str, written: str) -> str:
-    """Return the line for a task; empty for one that was rejected before the file had
-    it.
-    """
-    own = {"key": task.key, "round": task.round}
-    if task.booked == DELIVERED:
-        line = {**own, **json.loads(data), "label": json.loads(task.label or "null")}
-    elif written:
-        line = {**own, "rejected": task.why or "rejected"}
-    else:
-        return ""
-    return json.dumps(line, ensure_ascii=False) + "\n"
-
-
-def _append(path: Path, known: int, lines: Sequence[str]) -> int:
+def _append(path: Path, known: int, lines: Sequence[Line]) -> int:
     """Append lines to the first `known` bytes of a file; return its new length."""
     new = not path.exists()
+    text = "".join(map(_text, lines))
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | NOFOLLOW, 0o666)
     except OSError as error:
@@ -69,10 +53,20 @@ def _append(path: Path, known: int, lines: Sequence[str]) -> int:
     with open(descriptor, "wb") as file:
         file.truncate(known)
         file.seek(known)
-        file.write("".join(lines).encode("utf-8", "backslashreplace"))
+        # half a character, which JSON may hold, is written as JSON escapes it
+        file.write(text.encode("utf-8", "backslashreplace"))
         file.flush()
         os.fsync(file.fileno())
         length = file.tell()
     if new:
         sync(path.parent)
     return length
+
+
+def _text(line: Line) -> str:
+    own = {"key": line.key, "round": line.round}
+    if line.data is None or line.label is None:
+        own["rejected"] = line.why or "rejected"
+    else:
+        own = {**own, **json.loads(line.data), "label": json.loads(line.label)}
+    return json.dumps(own, ensure_ascii=False) + "\n"

@@ -124,14 +124,17 @@ class Command(Asked):
             assert process.stdout is not None
             with process.stdout as output:
                 text = output.read(MOST + 1)
+        except BaseException:
+            _end(process)
+            raise
         finally:
             clock.cancel()
-            if len(text) > MOST:
-                _end(process)
-            code = process.wait()
-        if code < 0 and not text:
+        if len(text) > MOST:
+            _end(process)
+        code = process.wait()
+        if code < 0 and len(text) <= MOST:
             raise Later(f"{self.source}: did not answer in {self.timeout:g} seconds")
-        if code > 0:
+        if code > 0 and len(text) <= MOST:
             raise Later(f"{self.source}: ended with code {code}")
         return text
 

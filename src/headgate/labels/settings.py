@@ -1,12 +1,13 @@
 """The settings of a gate: one TOML file, checked when it is read."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from headgate.control.checks import amount, optional, whole_number
+from headgate.control.checks import amount, optional, positive, whole_number
 from headgate.control.checks import path as checked_path
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.types import System
@@ -46,6 +47,8 @@ class ClientSettings:
     weight: float = 1.0
 
     def __post_init__(self) -> None:
+        whole_number("places", self.places, 1, SAMPLES)
+        positive("weight", self.weight)
         if Path(self.samples).suffix not in (".csv", ".jsonl"):
             raise SettingError(
                 f"samples = {shown(self.samples)}: must end in .csv or .jsonl"
@@ -72,6 +75,10 @@ class MoneySettings:
     rounds: int | None = None
     currency: str = ""
     quantum: float | None = None
+
+    def __post_init__(self) -> None:
+        positive("budget", self.budget)
+        optional(whole_number, "rounds", self.rounds, 1, ROUNDS)
 
 
 @dataclass(frozen=True)
@@ -169,10 +176,9 @@ class GateSettings:
     schedule: Schedule = field(default_factory=Schedule)
     orders: OrderSettings = field(default_factory=OrderSettings)
 
-    @property
-    def system(self) -> System:
-        """The terms of the accounts."""
-        own = self.clients
+    def system(self, names: Collection[str]) -> System:
+        """Return the terms of the accounts of these clients."""
+        own = {name: self.clients[name] for name in names}
         return System(
             {name: client.places for name, client in own.items()},
             self.money.budget,
@@ -210,6 +216,7 @@ def load(file: Path) -> tuple[GateSettings, Search]:
     if not clients:
         raise SettingError("clients: at least one is needed, as [clients.team]")
     settings.clients.update(clients)
+    settings.system(clients)  # refuses what cannot be
     check_price(settings.price, search)
     return settings, search
 

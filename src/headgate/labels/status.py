@@ -49,6 +49,8 @@ def status_of(books: Books, tasks: Tasks) -> dict[str, Any]:
         for name in books.system.names or ()
     }
     for client, booked, state, samples, extra, oldest in tasks.summary():
+        if client not in clients:  # it joins with the next round
+            continue
         own: dict[str, Any] = clients[client]
         own[STATES[booked]] += samples
         own["extra"] += extra

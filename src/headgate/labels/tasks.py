@@ -47,11 +47,15 @@ CREATE TABLE IF NOT EXISTS tasks (
     why TEXT NOT NULL DEFAULT '',
     extra INTEGER NOT NULL DEFAULT 0 CHECK (extra >= 0),
     booked TEXT NOT NULL DEFAULT 'open',
-    written TEXT NOT NULL DEFAULT '',
+    gone INTEGER NOT NULL DEFAULT 0 CHECK (gone IN (0, 1)),
+    line INTEGER CHECK (line > 0),
+    line_back INTEGER CHECK (line_back > line),
     UNIQUE (client, key)
 ) STRICT;
 CREATE INDEX IF NOT EXISTS of_order ON tasks (client, round, booked);
-CREATE INDEX IF NOT EXISTS by_state ON tasks (state, booked, written);
+CREATE INDEX IF NOT EXISTS by_state ON tasks (state, booked);
+CREATE INDEX IF NOT EXISTS by_line ON tasks (client, line);
+CREATE INDEX IF NOT EXISTS by_line_back ON tasks (client, line_back);
 CREATE TABLE IF NOT EXISTS reports (
     number INTEGER PRIMARY KEY,
     round INTEGER,
@@ -101,6 +105,29 @@ class BoughtTask(NamedTuple):
     label: str | None
     why: str
     booked: str
+
+
+class Line(NamedTuple):
+    """A line of a labelled file.
+
+    Parameters
+    ----------
+    place : int
+        Its number in the file of the client, from 1 on.
+    key, round : str, int
+        Key of the sample, and round of its order.
+    data, label : str or None
+        The sample and its label as JSON, if the line is that of a label.
+    why : str or None
+        Reason of a rejection, if it is that.
+    """
+
+    place: int
+    key: str
+    round: int
+    data: str | None
+    label: str | None
+    why: str | None
 
 
 class Pending(NamedTuple):
@@ -298,8 +325,7 @@ class Tasks(Durable):
         """
         found = dict[str, list[str]]()
         for client, key in self._rows(
-            "SELECT client, key FROM tasks WHERE state = ? AND booked = ? AND written ="
-            " ''",
+            "SELECT client, key FROM tasks WHERE state = ? AND booked = ? AND gone = 0",
             (WAITING, WITHDRAWN),
         ):
             found.setdefault(client, []).append(key)
@@ -310,8 +336,8 @@ class Tasks(Durable):
         with self.transaction():
             for client, own in keys.items():
                 self._run_each(
-                    "UPDATE tasks SET written = ? WHERE client = ? AND key = ?",
-                    [(WITHDRAWN, client, key) for key in own],
+                    "UPDATE tasks SET gone = 1 WHERE client = ? AND key = ?",
+                    [(client, key) for key in own],
                 )
 
     def prepare(self, t: int | None, marks: Mapping[int, str]) -> Pending:
@@ -356,34 +382,46 @@ class Tasks(Durable):
 
     # labelled files
 
-    def unwritten(self, client: str) -> list[tuple[BoughtTask, str, str]]:
-        """Return the tasks whose label, or whose rejection, is not in the client's file
-        yet, with their data and what the file has of them.
+    def number_lines(self, client: str) -> None:
+        """Give a line of the client's file to each label that was paid for, and to each
+        one that was rejected after it had a line.
         """
-        rows = self._rows(
-            f"SELECT {BOUGHT}, data, written FROM tasks WHERE client = ? AND booked IN"
-            " (?, ?) AND written != booked ORDER BY number",
-            (client, DELIVERED, REJECTED),
-        )
-        return [(BoughtTask(*row[:-2]), row[-2], row[-1]) for row in rows]
+        with self.transaction():
+            ((first, second),) = self._rows(
+                "SELECT (SELECT max(line) FROM tasks WHERE client = ?), (SELECT"
+                " max(line_back) FROM tasks WHERE client = ?)",
+                (client, client),
+            )
+            last = max(first or 0, second or 0)
+            for booked, column, before in (
+                (DELIVERED, "line", "line IS NULL"),
+                (REJECTED, "line_back", "line > 0 AND line_back IS NULL"),
+            ):
+                rows = self._rows(
+                    f"SELECT number FROM tasks WHERE client = ? AND booked = ? AND"
+                    f" {before} ORDER BY number",
+                    (client, booked),
+                )
+                self._run_each(
+                    f"UPDATE tasks SET {column} = ? WHERE number = ?",
+                    [(last + n, number) for n, (number,) in enumerate(rows, 1)],
+                )
+                last += len(rows)
 
-    def set_written(self, tasks: Iterable[BoughtTask], name: str, mark: str) -> None:
+    def lines(self, client: str, after: int) -> list[Line]:
+        """Return the lines of a client's file after a number, in their order."""
+        rows = self._rows(
+            "SELECT line AS place, key, round, data, label, NULL FROM tasks WHERE"
+            " client = ? AND line > ? UNION ALL SELECT line_back, key, round, NULL,"
+            " NULL, why FROM tasks WHERE client = ? AND line_back > ? ORDER BY place",
+            (client, after, client, after),
+        )
+        return [Line(*row) for row in rows]
+
+    def set_written(self, name: str, mark: str) -> None:
         """Note what a client's file has now."""
         with self.transaction():
-            self._run_each(
-                "UPDATE tasks SET written = booked WHERE number = ?",
-                [(task.number,) for task in tasks],
-            )
             self.keep_mark(name, mark)
-
-    def write_again(self, client: str, name: str) -> None:
-        """Note that a client's file is gone, and has nothing of what it had."""
-        with self.transaction():
-            self._run(
-                "UPDATE tasks SET written = '' WHERE client = ? AND booked IN (?, ?)",
-                (client, DELIVERED, REJECTED),
-            )
-            self.keep_mark(name, "0")
 
     # status
 

@@ -29,7 +29,7 @@ HARMFUL = "\"'\\$%`\n"
 them
 """
 SAMPLES = 300
-ABOUT = ("an invoice", "a parcel", "a password", "a refund", "a visit", "an address")
+ABOUT = ("An invoice", "A parcel", "A password", "A refund", "A visit", "An address")
 ASKED = ("is late", "is wrong", "must change", "was lost", "came twice")
 WHEN = ("today", "since Monday", "for weeks", "again", "and I am angry about it")
 
@@ -65,10 +65,13 @@ def write_new(folder: Path) -> Path:
 
 def _sample(number: int) -> str:
     """Return a line of a made-up text to be labelled."""
-    about = ABOUT[number % len(ABOUT)]
-    rest, asked = divmod(number // len(ABOUT), len(ASKED))
-    words = about, ASKED[asked], WHEN[rest % len(WHEN)]
-    sample = {"key": f"ticket-{number + 1:03}", "text": " ".join(words).capitalize()}
+    tens, ones = divmod(number, len(ABOUT))
+    block = number // (len(ABOUT) * len(ASKED))
+    asked, when = ASKED[tens % len(ASKED)], WHEN[(block + number) % len(WHEN)]
+    sample = {
+        "key": f"ticket-{number + 1:03}",
+        "text": f"{ABOUT[ones]} {asked} {when}",
+    }
     return json.dumps(sample) + "\n"
 
 
