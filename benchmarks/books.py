@@ -5,27 +5,38 @@ the delay of a label queue costs.
     python benchmarks/books.py --past 100 1000 10000 [--clients 10]
     python benchmarks/books.py --delays 0 1 3 5 10 [--seeds 20]
 
-The first form has every client report in every round. Times are the median and the most
-of `begin` and of `settle` by the clock; the last column is the time of the processor
-that both took for a client. With `--past`, so many rounds are played first, without
-waiting for the disk; then come the times of the next rounds, of a balance, and of
-opening. With `--delays`, orders are delivered whole so many rounds later: 3 clients
-with 30 places, 20 a round, 100 rounds, uniform prices from 1 to 10, and 95 % intervals
-over the seeds. The folder decides which disk is measured.
+The first form has every client report in every round. Times are medians, and the most
+by the clock in parentheses; behind the stroke stands the time of the processor. With
+`--past`, so many rounds are played first, without waiting for the disk; then come the
+times of the next rounds, of a balance, of opening, of the latest page of a statement
+and of a whole one, with the memory that this one takes. With `--delays`, orders are
+delivered whole so many rounds later: 3 clients with 30 places, 20 a round, 100 rounds,
+uniform prices from 1 to 10, and 95 % intervals over the seeds. The folder decides which
+disk is measured.
 """
 
 import argparse
+import os
 import time
+import tracemalloc
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from statistics import median
 from tempfile import mkdtemp
+from typing import TypeVar
 
 import numpy as np
 
 import headgate.books.durable
 from headgate import Books, Delivery, System
+from headgate.books.statement import WRITERS, Lines, OrderLine
 from headgate.control.policies import Headgate
+
+Result = TypeVar("Result")
+Seconds = tuple[float, float]
+"""seconds by the clock, and of the processor"""
 
 
 def main() -> None:
@@ -50,7 +61,7 @@ def main() -> None:
     elif given.past:
         growth(given.past, given.clients[0], given.rounds, given.folder)
     else:
-        print(f"{'clients':>8} {'begin ms':>16} {'settle ms':>16} {'us a client':>12}")
+        print(f"{'clients':>8} {'begin ms':>24} {'settle ms':>24}")
         for clients in given.clients:
             print(line(clients, given.rounds, given.folder), flush=True)
 
@@ -61,13 +72,10 @@ def line(clients: int, rounds: int, place: Path | None) -> str:
     draw = np.random.default_rng(0)
     try:
         with Books(folder, system_of(clients), Headgate()) as books:
-            processor = time.process_time()
             begins, settles = played(books, rounds, draw)
-            processor = time.process_time() - processor
     finally:
         rmtree(folder)
-    share = 1e6 * processor / rounds / clients
-    return f"{clients:8} {_shown(begins):>16} {_shown(settles):>16} {share:12.0f}"
+    return f"{clients:8} {_shown(begins):>24} {_shown(settles):>24}"
 
 
 def system_of(clients: int) -> System:
@@ -78,17 +86,24 @@ def played(
     books: Books,
     rounds: int,
     draw: np.random.Generator,
-) -> tuple[list[float], list[float]]:
+) -> tuple[list[Seconds], list[Seconds]]:
     """Play rounds in which every client reports; return the seconds of both calls."""
-    begins, settles = list[float](), list[float]()
+    begins, settles = list[Seconds](), list[Seconds]()
     for _ in range(rounds):
-        start = time.perf_counter()
-        purchases = books.begin(float(draw.uniform(1, 10)))
-        begun = time.perf_counter()
-        books.settle({each.client: each.samples for each in purchases})
-        begins.append(begun - start)
-        settles.append(time.perf_counter() - begun)
+        price = float(draw.uniform(1, 10))
+        purchases, seconds = timed(partial(books.begin, price))
+        begins.append(seconds)
+        reports = {each.client: each.samples for each in purchases}
+        _, seconds = timed(partial(books.settle, reports))
+        settles.append(seconds)
     return begins, settles
+
+
+def timed(call: Callable[[], Result]) -> tuple[Result, Seconds]:
+    """Return the result of a call, and the seconds that it took."""
+    clock, processor = time.perf_counter(), time.process_time()
+    result = call()
+    return result, (time.perf_counter() - clock, time.process_time() - processor)
 
 
 def growth(
@@ -99,8 +114,9 @@ def growth(
 ) -> None:
     """Print what the next rounds cost after so many past ones."""
     print(
-        f"{'rounds':>8} {'orders':>8} {'begin ms':>16} {'settle ms':>16}"
-        f" {'balance ms':>16} {'open s':>7} {'MB':>6}"
+        f"{'rounds':>8} {'orders':>8} {'begin ms':>24} {'settle ms':>24}"
+        f" {'balance ms':>24} {'open ms':>24} {'page ms':>24} {'statement ms':>26}"
+        f" {'MB':>6} {'file MB':>8}"
     )
     folder, draw = Path(mkdtemp(dir=place)), np.random.default_rng(0)
     try:
@@ -109,24 +125,46 @@ def growth(
             with Books(folder, system_of(clients), Headgate()) as books:
                 played(books, wanted - books.ledger.t, draw)
             headgate.books.durable.SYNCHRONOUS = "FULL"
-            start = time.perf_counter()
-            with Books(folder, system_of(clients), Headgate()) as books:
-                opening = time.perf_counter() - start
+            system = system_of(clients)
+            books, opening = timed(partial(Books, folder, system, Headgate()))
+            with books:
                 begins, settles = played(books, rounds, draw)
-                balances = list[float]()
-                for _ in range(rounds):
-                    start = time.perf_counter()
-                    books.balance()
-                    balances.append(time.perf_counter() - start)
-                orders, _ = books._journal.tables.counts()
+                balances = [timed(books.balance)[1] for _ in range(rounds)]
+                orders, _ = books.journal.tables.counts()
+                pages = [timed(partial(latest, books))[1] for _ in range(rounds)]
+                whole, memory = read_whole(books)
             size = (folder / "ledger.sqlite").stat().st_size / 1e6
+            times = (begins, settles, balances, [opening], pages)
+            texts = " ".join(f"{_shown(each):>24}" for each in times)
             print(
-                f"{wanted:8} {orders:8} {_shown(begins):>16} {_shown(settles):>16}"
-                f" {_shown(balances):>16} {opening:7.2f} {size:6.1f}",
+                f"{wanted:8} {orders:8} {texts} {_shown([whole]):>26} {memory:6.1f}"
+                f" {size:8.1f}",
                 flush=True,
             )
     finally:
         rmtree(folder)
+
+
+def latest(books: Books) -> list[OrderLine]:
+    """Return the latest page of the orders."""
+    return Lines(books.journal)[-100:]
+
+
+def read_whole(books: Books) -> tuple[Seconds, float]:
+    """Return the seconds of a whole statement that is written as CSV, and the memory in
+    MB that another one takes.
+    """
+
+    def write() -> None:
+        with Path(os.devnull).open("wb") as file:
+            WRITERS["csv"](books.statement(), file)
+
+    _, seconds = timed(write)
+    tracemalloc.start()
+    write()
+    _, memory = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    return seconds, memory / 1e6
 
 
 def delays(
@@ -179,8 +217,10 @@ def _interval(values: np.ndarray) -> str:
     return f"{values.mean():.1f} \u00b1 {half:.1f}"
 
 
-def _shown(seconds: list[float]) -> str:
-    return f"{1e3 * median(seconds):.1f} ({1e3 * max(seconds):.1f})"
+def _shown(seconds: list[Seconds]) -> str:
+    clock, processor = zip(*seconds, strict=True)
+    times = (1e3 * each for each in (median(clock), max(clock), median(processor)))
+    return "{:.1f} ({:.1f}) / {:.1f}".format(*times)
 
 
 if __name__ == "__main__":
