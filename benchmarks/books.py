@@ -2,17 +2,17 @@
 the delay of a label queue costs.
 
     python benchmarks/books.py [--clients 10 100 1000 10000] [--rounds 5]
-    python benchmarks/books.py --past 100 1000 10000 [--clients 10]
+    python benchmarks/books.py --past 10x100 10x10000 100x4000 [--rounds 20]
     python benchmarks/books.py --delays 0 1 3 5 10 [--seeds 20]
 
-The first form has every client report in every round. Times are medians, and the most
-by the clock in parentheses; behind the stroke stands the time of the processor. With
-`--past`, so many rounds are played first, without waiting for the disk; then come the
-times of the next rounds, of a balance, of opening, of the latest page of a statement
-and of a whole one, with the memory that this one takes. With `--delays`, orders are
-delivered whole so many rounds later: 3 clients with 30 places, 20 a round, 100 rounds,
-uniform prices from 1 to 10, and 95 % intervals over the seeds. The folder decides which
-disk is measured.
+The first form has every client report in every round. Times are medians of the
+processor, beside those of the clock. With `--past`, so many rounds of so many clients
+are played first, without waiting for the disk; then come the times of the next rounds,
+of a balance, of opening, of the latest page of a statement and of a whole one, with the
+memory that it takes. `--out` writes both, where both are asked for, as JSON. With
+`--delays`, orders are delivered whole so many rounds later: 3 clients with 30 places,
+20 a round, 100 rounds, uniform prices from 1 to 10, and 95 % intervals over the seeds.
+The folder decides which disk is measured.
 """
 
 import argparse
@@ -25,15 +25,28 @@ from pathlib import Path
 from shutil import rmtree
 from statistics import median
 from tempfile import mkdtemp
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
+from machine import rounded, target, way, write
 
 import headgate.books.durable
 from headgate import Books, Delivery, System
 from headgate.books.statement import WRITERS, Lines, OrderLine
 from headgate.control.policies import Headgate
 
+COLUMNS = ["clock_ms", "peak_mb"]
+WANTED = {
+    "begin, 1,000 clients": 15,
+    "settle, 1,000 clients": 15,
+    "begin, 10,000 clients": 150,
+    "settle, 10,000 clients": 150,
+    "begin after 10,000 rounds of 10 clients": 15,
+    "settle after 10,000 rounds of 10 clients": 15,
+    "open after 10,000 rounds of 10 clients": 1_000,
+    "balance after 4,000 rounds of 100 clients": 5,
+}
+"""the most milliseconds of the processor"""
 Result = TypeVar("Result")
 Seconds = tuple[float, float]
 """seconds by the clock, and of the processor"""
@@ -43,13 +56,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument(
-        "--clients", type=int, nargs="+", default=[10, 100, 1_000, 10_000]
-    )
+    parser.add_argument("--clients", type=int, nargs="+", default=[])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--past", type=int, nargs="+", default=[])
+    parser.add_argument("--past", nargs="+", default=[], metavar="CLIENTSxROUNDS")
     parser.add_argument("--delays", type=int, nargs="+", default=[])
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--out", type=Path, help="JSON with the times")
     parser.add_argument(
         "--folder",
         type=Path,
@@ -58,24 +70,60 @@ def main() -> None:
     given = parser.parse_args()
     if given.delays:
         delays(given.delays, given.seeds, given.folder)
-    elif given.past:
-        growth(given.past, given.clients[0], given.rounds, given.folder)
-    else:
-        print(f"{'clients':>8} {'begin ms':>24} {'settle ms':>24}")
-        for clients in given.clients:
-            print(line(clients, given.rounds, given.folder), flush=True)
+        return
+    cases = []
+    sizes = given.clients or ([] if given.past else [10, 100, 1_000, 10_000])
+    if sizes:
+        ways = [way for many in sizes for way in small(many, given)]
+        title = "a round in which every client reports, with commits on disk"
+        cases.append({"name": "clients", "title": title, "columns": COLUMNS})
+        cases[-1]["ways"] = ways
+    for many in given.past:
+        clients, past = map(int, many.split("x"))
+        found, ways = after(clients, past, given)
+        title = f"{clients} clients after {past:,} rounds, {found:,} orders"
+        cases.append({"name": many, "title": title, "columns": COLUMNS, "ways": ways})
+    if given.out is not None:
+        settings = {"rounds": given.rounds, "time": "of the processor"}
+        write(given.out, "books", settings, cases, targets(cases))
 
 
-def line(clients: int, rounds: int, place: Path | None) -> str:
-    """Return the line of the table for accounts of so many clients."""
-    folder = Path(mkdtemp(dir=place))
+def small(clients: int, given: argparse.Namespace) -> list[dict[str, Any]]:
+    """Return the times of new accounts of so many clients."""
+    folder = Path(mkdtemp(dir=given.folder))
     draw = np.random.default_rng(0)
     try:
         with Books(folder, system_of(clients), Headgate()) as books:
-            begins, settles = played(books, rounds, draw)
+            begins, settles = played(books, given.rounds, draw)
     finally:
         rmtree(folder)
-    return f"{clients:8} {_shown(begins):>24} {_shown(settles):>24}"
+    return [
+        told(f"begin, {clients:,} clients", begins),
+        told(f"settle, {clients:,} clients", settles),
+    ]
+
+
+def told(name: str, times: list[Seconds], **more: float) -> dict[str, Any]:
+    """Return a way with its times of the processor, and say it."""
+    clock, processor = zip(*times, strict=True)
+    found = way(name, processor, clock_ms=rounded(1e3 * median(clock)), **more)
+    print(
+        f"{name:36} {found['median_ms']:9.3g} ms of the processor, most"
+        f" {found['max_ms']:.3g}; by the clock {found['clock_ms']:.3g}",
+        *(f"{key} {value:.3g}" for key, value in more.items()),
+        flush=True,
+    )
+    return found
+
+
+def targets(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what is asked for, of those that were measured."""
+    named = {each["way"]: each for case in cases for each in case["ways"]}
+    return [
+        target(f"{name}: milliseconds", most, named[name]["median_ms"], "ms", True)
+        for name, most in WANTED.items()
+        if name in named
+    ]
 
 
 def system_of(clients: int) -> System:
@@ -106,43 +154,39 @@ def timed(call: Callable[[], Result]) -> tuple[Result, Seconds]:
     return result, (time.perf_counter() - clock, time.process_time() - processor)
 
 
-def growth(
-    past: list[int],
+def after(
     clients: int,
-    rounds: int,
-    place: Path | None,
-) -> None:
-    """Print what the next rounds cost after so many past ones."""
-    print(
-        f"{'rounds':>8} {'orders':>8} {'begin ms':>24} {'settle ms':>24}"
-        f" {'balance ms':>24} {'open ms':>24} {'page ms':>24} {'statement ms':>26}"
-        f" {'MB':>6} {'file MB':>8}"
-    )
-    folder, draw = Path(mkdtemp(dir=place)), np.random.default_rng(0)
+    past: int,
+    given: argparse.Namespace,
+) -> tuple[int, list[dict[str, Any]]]:
+    """Return the number of orders, and what calls take after so many rounds, which are
+    played without waiting for the disk.
+    """
+    folder, draw = Path(mkdtemp(dir=given.folder)), np.random.default_rng(0)
+    end = f"after {past:,} rounds of {clients} clients"
     try:
-        for wanted in sorted(past):
-            headgate.books.durable.SYNCHRONOUS = "OFF"
-            with Books(folder, system_of(clients), Headgate()) as books:
-                played(books, wanted - books.ledger.t, draw)
-            headgate.books.durable.SYNCHRONOUS = "FULL"
-            system = system_of(clients)
-            books, opening = timed(partial(Books, folder, system, Headgate()))
-            with books:
-                begins, settles = played(books, rounds, draw)
-                balances = [timed(books.balance)[1] for _ in range(rounds)]
-                orders, _ = books.journal.tables.counts()
-                pages = [timed(partial(latest, books))[1] for _ in range(rounds)]
-                whole, memory = read_whole(books)
-            size = (folder / "ledger.sqlite").stat().st_size / 1e6
-            times = (begins, settles, balances, [opening], pages)
-            texts = " ".join(f"{_shown(each):>24}" for each in times)
-            print(
-                f"{wanted:8} {orders:8} {texts} {_shown([whole]):>26} {memory:6.1f}"
-                f" {size:8.1f}",
-                flush=True,
-            )
+        headgate.books.durable.SYNCHRONOUS = "OFF"
+        with Books(folder, system_of(clients), Headgate()) as books:
+            played(books, past, draw)
+        headgate.books.durable.SYNCHRONOUS = "FULL"
+        make = partial(Books, folder, system_of(clients), Headgate())
+        books, opening = timed(make)
+        with books:
+            begins, settles = played(books, given.rounds, draw)
+            balances = [timed(books.balance)[1] for _ in begins]
+            pages = [timed(partial(latest, books))[1] for _ in begins]
+            whole, memory = read_whole(books)
+            orders, _ = books.journal.tables.counts()
     finally:
         rmtree(folder)
+    return orders, [
+        told(f"begin {end}", begins),
+        told(f"settle {end}", settles),
+        told(f"balance {end}", balances),
+        told(f"open {end}", [opening]),
+        told(f"latest 100 orders {end}", pages),
+        told(f"whole statement {end}", [whole], peak_mb=rounded(memory)),
+    ]
 
 
 def latest(books: Books) -> list[OrderLine]:
@@ -215,12 +259,6 @@ def bought(
 def _interval(values: np.ndarray) -> str:
     half = 1.96 * values.std(ddof=1) / len(values) ** 0.5
     return f"{values.mean():.1f} \u00b1 {half:.1f}"
-
-
-def _shown(seconds: list[Seconds]) -> str:
-    clock, processor = zip(*seconds, strict=True)
-    times = (1e3 * each for each in (median(clock), max(clock), median(processor)))
-    return "{:.1f} ({:.1f}) / {:.1f}".format(*times)
 
 
 if __name__ == "__main__":
