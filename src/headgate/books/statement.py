@@ -6,7 +6,7 @@ import csv
 import io
 import json
 import sys
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import date
@@ -16,44 +16,33 @@ from heapq import merge
 from itertools import chain, groupby, islice, starmap, zip_longest
 from operator import eq, itemgetter
 from pathlib import Path
-from shutil import copytree, ignore_patterns, rmtree
 from textwrap import wrap
 from typing import Any, BinaryIO, NamedTuple, TypeVar, get_type_hints, overload
 
 import numpy as np
 
-from headgate.books.accounts import reserve
 from headgate.books.addresses import Place, place_of
-from headgate.books.anchor import ANCHOR
 from headgate.books.border import Roll, name_of, order_of, signed
-from headgate.books.course import supply_of
-from headgate.books.database import ALWAYS, OldFormatError, Tables
+from headgate.books.database import ALWAYS
 from headgate.books.durable import on_disk
 from headgate.books.exact import NOTHING, exact, plainly, total
 from headgate.books.journal import Journal
-from headgate.books.ledger_store import (
-    LEDGER,
-    AmendmentRow,
-    Event,
-    LedgerStore,
-    Offered,
-    Ordered,
-    stated,
-)
 from headgate.books.moments import moment
 from headgate.books.nouns import (
     DELIVERED,
     Client,
+    Event,
     KeyedSample,
     OrderState,
 )
-from headgate.books.opening import file_of, tables_at
+from headgate.books.opening import tables_at
+from headgate.books.recorded import AmendmentRow, Offered
 from headgate.books.saved import BoughtRound, Saved, money_text, saved
 from headgate.control.amendments import Amendment
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError, SettingError
-from headgate.escaping import cell, printable, shown
-from headgate.writing import PARTIAL, check_no_link, partial_of, replace_file, sync
+from headgate.escaping import cell, printable
+from headgate.writing import check_no_link, partial_of, replace_file, sync
 
 MOST_DIGITS = 16
 """digits of a number that is surely the name of no client"""
@@ -64,8 +53,6 @@ KEPT = 1_000
 BATCH = 10_000
 """rows of which a table of columns is made at a time"""
 Thing = TypeVar("Thing")
-Accounts = Journal | LedgerStore
-"""the accounts of a folder: a journal or, of a run on Flower, a store of format 3"""
 LISTED = 20
 """the most orders that are shown; JSON has them all"""
 WIDTH = 80
@@ -206,7 +193,7 @@ class Statement(NamedTuple):
     lines : sequence of OrderLine
         The orders, by round and client, read when they are asked for.
     amendments : list of AmendmentRow
-        The amendments, the oldest first, also those that were taken out.
+        The amendments, the oldest first.
     system : System
         The system with all amendments.
     rounds : int
@@ -297,9 +284,7 @@ class Statement(NamedTuple):
         """Yield each settled round with the number of its clients, and whether
         purchases were suspended in it.
         """
-        changes = [
-            (each.round, each.change) for each in self.amendments if not each.voided
-        ]
+        changes = [(each.round, each.change) for each in self.amendments]
         clients = self.system.clients - sum(own.join is not None for _, own in changes)
         suspended, waiting = False, deque(changes)
         for each in self.offers:
@@ -443,13 +428,10 @@ def _wrapped(text: str, unit: str) -> list[str]:
 
 
 def shown_change(each: AmendmentRow) -> dict[str, str | int]:
-    """Return an amendment as it is shown; one that was taken out says so."""
+    """Return an amendment as it is shown."""
     change, why = each.stated(), each.why
     if each.key is not None:
         why = f"{why} [{each.key}]".strip()
-    if each.voided:
-        change = f"void: {change}"
-        why += f"; taken out {each.voided}"
     return {
         "id": each.id,
         "round": each.round,
@@ -493,7 +475,7 @@ def _table(title: str, rows: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def statement(
-    accounts: Accounts,
+    journal: Journal,
     since: str | date | None = None,
     until: str | date | None = None,
 ) -> Statement:
@@ -501,7 +483,7 @@ def statement(
 
     Parameters
     ----------
-    accounts : Journal or LedgerStore
+    journal : Journal
         The accounts.
     since, until : str, date or datetime, optional
         The orders from this time on, and before this one; left out: all.
@@ -513,12 +495,15 @@ def statement(
     """
     first = ALWAYS[0] if since is None else moment("since", since)
     last = ALWAYS[1] if until is None else moment("until", until)
-    found = _of_store(accounts) if isinstance(accounts, LedgerStore) else None
-    if found is None:
-        assert isinstance(accounts, Journal)
-        return _of_journal(accounts, (first, last))
-    lines = [line for line in found.lines if first <= line.time < last]
-    return found._replace(lines=lines)
+    period = (first, last)
+    with journal.newest() as state:
+        balance = state.balance()
+        if period == ALWAYS:
+            _check_sum(journal, balance.spent)
+        made, own = amendments(journal), Lines(journal, period)
+        offers = Again(partial(_offers, journal, journal.settled, period), KEPT)
+        short = {each.client: each for each in journal.events() if each.kind == "short"}
+        return Statement(own, made, state.system_ahead(), *balance, offers, short)
 
 
 def is_within(
@@ -528,16 +513,6 @@ def is_within(
 ) -> bool:
     """Return whether a time is in a period."""
     return (since is None or since <= time) and (until is None or time < until)
-
-
-def _of_journal(journal: Journal, period: tuple[str, str]) -> Statement:
-    with journal.newest() as state:
-        balance = state.balance()
-        if period == ALWAYS:
-            _check_sum(journal, balance.spent)
-        made, own = amendments(journal), Lines(journal, period)
-        offers = Again(partial(_offers, journal, journal.settled, period), KEPT)
-        return Statement(own, made, state.system_ahead(), *balance, offers, {})
 
 
 def _check_sum(journal: Journal, recorded: Decimal) -> None:
@@ -584,9 +559,8 @@ def _offers(
     for entry in journal.tables.of_kinds("begun", period=period):
         body = json.loads(entry.body)
         if body["round"] <= settled:
-            supply = stated(supply_of(body["supply"]))
             prices = tuple(body["price"])
-            yield Offered(body["round"], entry.at, prices, supply)
+            yield Offered(body["round"], entry.at, prices, body["supply"])
 
 
 def lines(
@@ -656,84 +630,8 @@ def amendments(journal: Journal) -> list[AmendmentRow]:
     return found
 
 
-def _of_store(store: LedgerStore) -> Statement:
-    """Return the statement of a store of format 3."""
-    with store.snapshot():
-        system, settled, amendments = (
-            store.terms(),
-            store.settled,
-            store.amendments(voided=True),
-        )
-        in_force = [each for each in amendments if not each.voided]
-        lines = _lines(store, in_force, system.currency)
-        reserved, recorded = reserve(store.outstanding(), exact), store.spent()
-        offers, events = store.offers(), store.events()
-    loose = [exact(each.change.adjust) for each in in_force if each.order is None]
-    spent = total([*(line.paid for line in lines), *loose])
-    if (
-        recorded is not None and spent != recorded
-    ):  # an older version recorded no exact sum
-        raise LedgerError(
-            f"{store.path}: the orders come to {plainly(spent)}, the ledger says"
-            f" {plainly(recorded)}"
-        )
-    return Statement(
-        lines,
-        amendments,
-        system,
-        settled,
-        exact(system.money(settled + 1)),
-        spent,
-        reserved,
-        offers,
-        {each.client: each for each in events if each.kind == "short"},
-    )
-
-
-def _lines(
-    store: LedgerStore,
-    amendments: Iterable[AmendmentRow],
-    currency: str,
-) -> list[OrderLine]:
-    """Return one line for each order, by round and client."""
-    keys, begun = store.keys(), store.times()
-    late, adjusted = (
-        defaultdict[tuple[int, int], list[Ordered]](list),
-        defaultdict[tuple[int, int], list[Decimal]](list),
-    )
-    for row in store.corrections():
-        late[row[:2]].append(row)
-    for each in amendments:
-        if each.order is not None:
-            adjusted[each.order].append(exact(each.change.adjust))
-    lines = []
-    for row in sorted(store.orders()):
-        order = row[:2]
-        parts = [row, *late[order]]
-        delivered = sum(each.admitted or 0 for each in parts)
-        charged = total(each.exact_charge for each in parts)
-        change = total(adjusted[order])
-        line = OrderLine(
-            round=row.round,
-            client=row.client,
-            time=begun[row.round],
-            currency=currency,
-            price=exact(row.price),
-            asked=row.ordered,
-            delivered=delivered,
-            free=min(row.free, delivered),
-            charged=charged,
-            adjusted=change,
-            paid=total([charged, change]),
-            answered=row.learned,
-            keys=tuple(keys.get(order, ())),
-        )
-        lines.append(line)
-    return lines
-
-
 @contextmanager
-def opened(folder: Path | str, writes: bool = False) -> Iterator[Accounts]:
+def opened(folder: Path | str, writes: bool = False) -> Iterator[Journal]:
     """Open the accounts of a folder, and close them afterwards.
 
     Without `writes` nothing is written, so that the folder may be on a disk that cannot
@@ -743,12 +641,8 @@ def opened(folder: Path | str, writes: bool = False) -> Iterator[Accounts]:
         yield accounts
 
 
-def _accounts_in(place: Place, writes: bool = True) -> Accounts:
-    try:
-        tables = tables_at(place, writes)
-    except OldFormatError:
-        assert isinstance(place, Path)
-        return LedgerStore(file_of(place), writes)
+def _accounts_in(place: Place, writes: bool = True) -> Journal:
+    tables = tables_at(place, writes)
     try:
         return Journal(tables)
     except BaseException:
@@ -766,16 +660,7 @@ def client_in(
     if number.isdecimal() and len(number) < MOST_DIGITS:
         return int(stated)
     with opened(folder) as accounts:
-        if isinstance(accounts, LedgerStore):
-            raise SettingError(f"{name} = {shown(stated)}: the clients have numbers")
         return Roll(accounts.state.system_ahead()).number(name, stated)
-
-
-def store_of(accounts: Accounts) -> LedgerStore:
-    """Return the accounts of a run on Flower; refuse those of Books."""
-    if not isinstance(accounts, LedgerStore):
-        raise DataError(f"{accounts.path}: holds the accounts of no run on Flower")
-    return accounts
 
 
 def amend(
@@ -792,10 +677,7 @@ def amend(
     author, reason = signed("amend", by, why)
     name = name_of("amend: key", key)
     with opened(folder, writes=True) as accounts:
-        if isinstance(accounts, LedgerStore):
-            known = None if order is None else order_of("amend", *order)
-            accounts.amend(change, author, reason, known, name)
-        elif order is None:
+        if order is None:
             _check_no_adjust(change)
             accounts.amend(change, author, reason, name)
         else:
@@ -814,7 +696,7 @@ def _check_no_adjust(change: Amendment) -> None:
         )
 
 
-def backup(accounts: Accounts, file: Path) -> Statement:
+def backup(accounts: Journal, file: Path) -> Statement:
     """Copy the accounts as they are now into one file, whole or not at all, and return
     the statement of the copy.
     """
@@ -825,7 +707,7 @@ def backup(accounts: Accounts, file: Path) -> Statement:
     partial = partial_of(file)
     with on_disk(file):
         try:
-            _tables_of(accounts).backup(partial)
+            accounts.tables.backup(partial)
             with closing(_accounts_in(partial, writes=False)) as copy:
                 found = statement(copy)
             sync(partial)
@@ -833,85 +715,6 @@ def backup(accounts: Accounts, file: Path) -> Statement:
         finally:
             partial.unlink(missing_ok=True)
     return found
-
-
-def _tables_of(accounts: Accounts) -> LedgerStore | Tables:
-    return accounts if isinstance(accounts, LedgerStore) else accounts.tables
-
-
-def void(
-    folder: Path | str,
-    id_: int,
-    by: str,
-    why: str,
-    out: Path,
-) -> tuple[AmendmentRow, Statement | None]:
-    """Copy the accounts of a folder to `out`, and take an amendment out of the copy.
-
-    Parameters
-    ----------
-    folder : Path or str
-        The accounts, which stay as they are.
-    id_ : int
-        Number of the amendment.
-    by, why : str
-        Who takes it out, and the reason.
-    out : Path
-        The new folder. Of a run on Flower it has all files.
-
-    Returns
-    -------
-    amendment, statement : tuple of AmendmentRow and Statement
-        The amendment, and the statement of the copy; None as long as another amendment
-        cannot be applied either.
-    """
-    author, reason = signed("void", by, why)
-    if out.exists():
-        raise DataError(f"{out}: exists already; choose another folder for the copy")
-    partial = partial_of(out)
-    with on_disk(out), opened(folder) as accounts:
-        store = _voidable(accounts)
-        try:
-            copytree(
-                folder,
-                partial,
-                symlinks=True,
-                ignore=ignore_patterns(f"{LEDGER}*", ANCHOR, f".*{PARTIAL}"),
-            )
-            partial.chmod(0o700)
-            store.backup(partial / LEDGER)
-            with closing(LedgerStore(partial / LEDGER)) as copy:
-                found = _voided(copy, id_, author, reason, out)
-                after = statement(copy) if copy.can_be_applied() else None
-            partial.rename(out)
-        finally:
-            rmtree(partial, ignore_errors=True)
-    return found, after
-
-
-def _voidable(accounts: Accounts) -> LedgerStore:
-    if isinstance(accounts, LedgerStore):
-        return accounts
-    raise LedgerError(
-        f"{accounts.path}: all its amendments can be applied, each was checked when it"
-        " was written; amend the opposite instead"
-    )
-
-
-def _voided(
-    copy: LedgerStore,
-    id_: int,
-    by: str,
-    why: str,
-    out: Path,
-) -> AmendmentRow:
-    """Take an amendment out of a copy that is not in its place yet; errors name the
-    place.
-    """
-    try:
-        return copy.void(id_, by, why)
-    except LedgerError as error:
-        raise LedgerError(str(error).replace(str(copy.path.parent), str(out))) from None
 
 
 def export(
