@@ -120,7 +120,13 @@ def targets(cases: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return what is asked for, of those that were measured."""
     named = {each["way"]: each for case in cases for each in case["ways"]}
     return [
-        target(f"{name}: milliseconds", most, named[name]["median_ms"], "ms", True)
+        target(
+            f"{name}: milliseconds of the processor",
+            most,
+            named[name]["median_ms"],
+            "ms",
+            True,
+        )
         for name, most in WANTED.items()
         if name in named
     ]
