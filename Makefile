@@ -3,7 +3,8 @@
 #                   ones (make test-all)
 # make test-quick   without studies, browser, kills and deployments
 .PHONY: run test test-all test-quick test-slow programs lint coverage bench bench-peers \
-  bench-gpu docs pages check-pages packages faults fuzz screenshots clean
+  bench-gpu docs pages check-pages packages faults fuzz screenshots labels \
+  test-labels clean
 .DEFAULT_GOAL := run
 
 PYTHON ?= python3
@@ -12,6 +13,7 @@ BIN    := $(VENV)/bin
 MAIN   := $(VENV)/.main
 READY  := $(VENV)/.ready
 PEERS  := .venv-peers
+LABELS := .venv-labels
 
 PIP     := $(BIN)/python -m pip --disable-pip-version-check
 INSTALL := $(PIP) install --no-deps --quiet --progress-bar on
@@ -63,11 +65,12 @@ test-quick: $(READY)   # the inner loop
 test-slow: SLOW := --durations=20   # as `make test`, and the twenty slowest
 test-slow: test
 
-# chromium for the tests in a browser, nginx for those of a deployment; without them
-# these are skipped. RUNLEVEL: no service starts.
+# chromium for the tests in a browser, nginx for those of a deployment, PostgreSQL for
+# accounts in it; without them these are skipped. RUNLEVEL: no service starts.
 programs:
-	@for program in chromium nginx; do \
+	@for program in chromium nginx postgresql; do \
 	  command -v $$program >/dev/null || command -v $$program-browser >/dev/null \
+	  || test -n "$$(ls -d /usr/lib/$$program/*/bin/initdb 2>/dev/null)" \
 	  || { test "$$(id -u)" = 0 && command -v apt-get >/dev/null \
 	       && apt-get -qq update && RUNLEVEL=1 apt-get -qq install --yes \
 	          --no-install-recommends $$program >/dev/null; } \
@@ -162,6 +165,24 @@ fuzz: $(READY)
 	  tests/trust/test_recipes.py tests/trust/test_fuzz.py
 	cd tests/flower && ../../$(BIN)/python federation.py 60
 
+# Label Studio on this machine, with people that are played: six rounds of a gate, then
+# the statement. MORE="--pictures": and a picture of it for the documentation
+labels: $(READY) $(LABELS)/.ready
+	$(BIN)/python -m tools.label_studio $(MORE)
+
+# forty rounds with kills in front of Label Studio, and its recorded answers made again:
+# about a quarter of an hour
+test-labels: $(READY) $(LABELS)/.ready
+	$(BIN)/python -m pytest -n 0 -s tests/labels/real_label_studio.py
+
+$(LABELS)/.ready: pins/labels.txt
+	@echo "installing Label Studio and what it needs, $$(grep -c == pins/labels.txt)" \
+	  "packages of pins/labels.txt, into $(LABELS): about 1 GB; only this once"
+	test -x $(LABELS)/bin/python || $(PYTHON) -m venv $(LABELS)
+	$(LABELS)/bin/python -m pip --disable-pip-version-check install --no-deps \
+	  --quiet --progress-bar on --require-hashes -r pins/labels.txt
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(PEERS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(PEERS) $(LABELS) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

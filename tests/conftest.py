@@ -35,7 +35,7 @@ LONGEST = (ROOT / "tests" / "longest.txt").read_text("utf-8").split()
 EXTRAS = {
     "torch": "sim", "sympy": "sim", "numba": "sim", "flwr": "flower",
     "starlette": "web", "uvicorn": "web", "nvflare": "nvflare", "psutil": "nvflare",
-    "distributed": "dask",
+    "distributed": "dask", "psycopg": "postgres",
 }  # fmt: skip
 """in which extra is what tests import"""
 MARKED = {
@@ -51,6 +51,7 @@ MARKED = {
         "tests/simulation/schedule/test_failures.py",
         "tests/simulation/test_features_stopped.py",
         "tests/simulation/test_resume.py",
+        "tests/web/accounts/test_killed.py",
     ),
 }
 """marker → folders and files whose tests all have it"""

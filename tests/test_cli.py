@@ -80,12 +80,20 @@ def test_a_policy_of_ones_own_is_named_by_module_and_class(
         "policies.Nobody.kind = bought_here:Nobody: module bought_here has no Nobody;"
         " known: TwoSteps" in err
     )
-    _, err = headgate(
-        "rehearse", "digits", "--set", 'run.policies=["bought_here:TwoSteps"]', code=2
-    )
+    in_recipe = "--set", 'run.policies=["bought_here:TwoSteps", "constant"]'
+    out, _ = headgate("rehearse", "digits", "--rounds", "5", *in_recipe)
     assert (
-        'a section [policies.NAME] with kind = "bought_here:TwoSteps" names your own'
-        in err
+        out
+        == headgate(
+            *("rehearse", "digits", "--rounds", "5"),
+            *("--policies", "bought_here:TwoSteps,constant"),
+        )[0]
+    )
+    assert "TwoSteps" in out
+    twice = 'run.policies=["bought_here:TwoSteps", "other:TwoSteps"]'
+    _, err = headgate("rehearse", "digits", "--set", twice, code=2)
+    assert (
+        "run.policies = other:TwoSteps: bought_here:TwoSteps has the same name" in err
     )
     assert str(tmp_path) not in sys.path
 

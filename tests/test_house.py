@@ -18,6 +18,7 @@ MOST_TOKENS = {
     "control": 40_800,
     "experiment": 6_300,
     "flower": 31_900,
+    "labels": 9_000,
     "learning": 25_300,
     "nvflare": 5_400,
     "records": 15_000,

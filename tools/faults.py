@@ -47,14 +47,15 @@ before every file is put in place, and at random moments. The simulator is kille
 every change that it makes to the disk, before and, where that can be, half-way through
 it, also while it resumes, and at random moments. Exactly once: no sample is lost or
 charged twice, and all books agree. Same bytes: the run folder is that of an undisturbed
-run."""
+run. The service for accounts is killed at random moments while three callers play
+rounds."""
     ""
 )
 
 Row = dict[str, str]
 
 
-PARTS = ("processes", "statements", "random", "simulator")
+PARTS = ("processes", "statements", "random", "simulator", "service")
 
 
 def main(words: Sequence[str]) -> int:
@@ -121,6 +122,8 @@ def killed(part: str, kills: int, seed: int) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "rows.json"
         where, more = ("flower", ["--part", part])
+        if part == "service":
+            where, more = "web/accounts", []
         if part == "simulator":
             where, more = ("simulation", [str(Path(folder) / "runs"), "--every"])
         test = [

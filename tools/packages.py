@@ -30,7 +30,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 PYTHONS = [f"python3.{minor}" for minor in range(11, 15)]
-MOST = 880_000
+MOST = 950_000
 """bytes of the wheel"""
 SMOKE = (
     ["--version"],
@@ -60,7 +60,13 @@ EXTRAS = {
         for name in ("compiled", "flat", "batched")
     ),
     "flower": (["flower", "new", "app", "--clients", "2"],),
+    "labels": (
+        ["labels", "new", "gate"],
+        ["labels", "run", "gate/gate.toml", "--once"],
+        ["labels", "status", "gate/gate.toml"],
+    ),
     "nvflare": (),
+    "postgres": (),
     "web": (),
     "dask": (),
     "hub": (),

@@ -1,5 +1,5 @@
 """Renews constraints.txt and pins/ from pyproject.toml: every version, and the hashes
-of all its files.
+of all its files. pins/labels.txt is Label Studio, which has an environment of its own.
 
 python tools/pins.py                           # versions that still fit stay
 python tools/pins.py --upgrade                 # the newest of everything
@@ -35,6 +35,8 @@ HEADS = {
     ),
     "pins/cuda.txt": "What the index's torch needs beside the others.",
 }
+LABELS = "pins/labels.txt"
+LABELS_HEAD = "Label Studio and what it needs, in an environment of its own."
 
 
 class Pin(NamedTuple):
@@ -79,13 +81,16 @@ def file_of(name: str, main: Container[str]) -> str:
 
 def written(pins: Iterable[Pin], main: Container[str]) -> dict[str, str]:
     """The files, by their paths."""
-    lines: dict[str, list[str]] = {
-        file: [f"# {head}", "# Made by tools/pins.py."] for file, head in HEADS.items()
-    }
+    lines: dict[str, list[str]] = {file: [] for file in HEADS}
     for pin in sorted(pins):
         lines["constraints.txt"].append(f"{pin.name}=={pin.version}")
         lines[file_of(pin.name, main)].append(str(pin))
-    return {file: "\n".join(each) + "\n" for file, each in lines.items()}
+    return {file: listing(HEADS[file], each) for file, each in lines.items()}
+
+
+def listing(head: str, lines: Iterable[str]) -> str:
+    """The text of a file."""
+    return "\n".join([f"# {head}", "# Made by tools/pins.py.", *lines]) + "\n"
 
 
 def committed(files: Iterable[str] = tuple(HEADS)[1:]) -> list[Pin]:
@@ -101,12 +106,17 @@ def pip(*arguments: str) -> str:
 
 def resolved(before: Iterable[Pin], *options: str) -> list[Pin]:
     """What uv makes of pyproject.toml; it keeps the versions from before that fit."""
-    index = re.findall(
-        r"^[^=]*\.index-url='(.+)'$", pip("config", "list"), re.MULTILINE
-    )[:1]
     build = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["build-system"][
         "requires"
     ]
+    return compiled("\n".join(build), before, "pyproject.toml", *options)
+
+
+def compiled(asked: str, before: Iterable[Pin], *options: str) -> list[Pin]:
+    """What uv makes of requirements."""
+    index = re.findall(
+        r"^[^=]*\.index-url='(.+)'$", pip("config", "list"), re.MULTILINE
+    )[:1]
     with tempfile.NamedTemporaryFile("w+", suffix=".txt") as file:
         file.write("\n".join(map(str, before)))
         file.flush()
@@ -120,7 +130,6 @@ def resolved(before: Iterable[Pin], *options: str) -> list[Pin]:
                     "compile",
                     "--quiet",
                     "-",
-                    "pyproject.toml",
                 ),
                 *(
                     "--universal",
@@ -133,7 +142,7 @@ def resolved(before: Iterable[Pin], *options: str) -> list[Pin]:
                 *options,
             ],
             cwd=ROOT,
-            input="\n".join(build),
+            input=asked,
             text=True,
             check=True,
         )
@@ -172,3 +181,5 @@ if __name__ == "__main__":
     ]
     for file, text in written(pins, {pin.name for pin in resolved(pins)}).items():
         (ROOT / file).write_text(text, "utf-8")
+    pins = compiled("label-studio", committed([LABELS]), *sys.argv[1:])
+    (ROOT / LABELS).write_text(listing(LABELS_HEAD, map(str, sorted(pins))), "utf-8")

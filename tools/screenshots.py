@@ -2,8 +2,8 @@
 it: python tools/screenshots.py OUT
 
 With --docs those of the documentation are written to docs/figures as well. With --axe
-FILE, the axe.min.js that `npm pack axe-core` fetches, it also looks for barriers on
-every page, everything unfolded, and ends with 1 where axe finds one.
+it also looks for barriers on every page, everything unfolded, and ends with 1 where
+axe-core finds one.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
+from importlib.resources import files
 from pathlib import Path
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
@@ -98,13 +99,15 @@ def settle(page: Page) -> None:
     page.wait_for_timeout(300)
 
 
-def barriers(page: Page, axe: str) -> list[str]:
-    """Return what axe finds on the page with everything unfolded."""
+def unfold(page: Page) -> None:
     page.evaluate(
         "document.querySelectorAll('details').forEach((d) => { d.open = true; })"
     )
-    settle(page)
-    page.evaluate(axe)
+
+
+def barriers(page: Page) -> list[str]:
+    """Return what axe-core finds on the page as it stands."""
+    page.evaluate(files("axe_playwright_python").joinpath("axe.min.js").read_text())
     found = page.evaluate("axe.run()")["violations"]
     return [f"{each['id']}: {node['html']}" for each in found for node in each["nodes"]]
 
@@ -112,7 +115,7 @@ def barriers(page: Page, axe: str) -> list[str]:
 def take(
     browser: Browser,
     out: Path,
-    axe: str,
+    axe: bool,
 ) -> Iterator[tuple[Path, list[str]]]:
     for theme in ("light", "dark"):
         for size, (width, height) in SIZES.items():
@@ -121,7 +124,6 @@ def take(
                 color_scheme=theme,
                 reduced_motion="reduce",
                 device_scale_factor=1.5,
-                bypass_csp=True,  # which lets no script of axe in
             )
             page = context.new_page()
             for name, path in PAGES.items():
@@ -129,7 +131,10 @@ def take(
                 settle(page)
                 picture = out / f"{name}-{theme}-{size}.png"
                 page.screenshot(path=picture, full_page=True)
-                yield picture, barriers(page, axe) if axe else []
+                if axe:
+                    unfold(page)
+                    settle(page)
+                yield picture, barriers(page) if axe else []
             context.close()
 
 
@@ -150,9 +155,8 @@ def main() -> None:
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("--docs", action="store_true")
-    parser.add_argument("--axe", type=Path)
+    parser.add_argument("--axe", action="store_true")
     asked = parser.parse_args()
-    axe = asked.axe.read_text("utf-8") if asked.axe else ""
     wrong = 0
     expect.set_options(timeout=30_000)
     asked.out.mkdir(parents=True, exist_ok=True)
@@ -193,7 +197,7 @@ def main() -> None:
         ):
             wait_for(f"http://127.0.0.1:{PORT}/api/runs/digits-live/curves")
             browser = playwright.chromium.launch(executable_path=chromium, args=QUIET)
-            for picture, found in take(browser, asked.out, axe):
+            for picture, found in take(browser, asked.out, asked.axe):
                 print(picture, *found, sep="\n  ")
                 wrong += len(found)
             browser.close()

@@ -4,7 +4,7 @@ in a notebook.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from headgate.analysis.display import Displayed
 from headgate.analysis.rehearsal import (
     plan_json,
     plan_tables,
+    queue_lines,
     rehearsal_tables,
     rows,
     summarise_rehearsal,
@@ -21,6 +22,7 @@ from headgate.analysis.report import (
     Comparison,
     conclude,
     conclude_comparison,
+    read_comparison,
     summary_rows,
     write_report,
 )
@@ -51,6 +53,8 @@ SHARES = (0.25, 0.5, 1.0, 2.0)
 """the budgets at which policies are compared by default, as shares of the recipe's
 budget
 """
+COMPARED = "has all these runs already; they are compared, nothing is trained again"
+"""what `compare` says of a folder whose runs are all finished"""
 Points = Sequence[tuple[str, Experiment]]
 
 
@@ -245,6 +249,8 @@ class RehearsalResult(Displayed):
         The experiment.
     results : mapping of str to Rehearsal
         The rehearsal of each policy, by its name.
+    at_once : mapping of str to Rehearsal, optional
+        The same if samples arrived at once; empty if they do.
 
     Examples
     --------
@@ -255,6 +261,7 @@ class RehearsalResult(Displayed):
 
     experiment: Experiment
     results: Mapping[str, Rehearsal]
+    at_once: Mapping[str, Rehearsal] = field(default_factory=dict)
 
     @cached_property
     def frame(self) -> "pl.DataFrame":
@@ -272,7 +279,8 @@ class RehearsalResult(Displayed):
         ]
 
     def render(self) -> "Sequence[RenderableType]":
-        return rehearsal_tables(self.experiment, self.summary)
+        queue = queue_lines(self.experiment, self.results, self.at_once)
+        return [*rehearsal_tables(self.experiment, self.summary), *queue]
 
 
 def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
@@ -302,15 +310,17 @@ def rehearse(experiment: Experiment, quiet: bool = True) -> RehearsalResult:
     """
     _check_loaded(experiment)
     experiment.check_prices()
-    results: dict[str, Rehearsal] = {}
+    results, at_once = dict[str, Rehearsal](), dict[str, Rehearsal]()
     rounds, seeds = experiment.rounds, experiment.seeds
+    delays = experiment.data.delays
     for name, policy in experiment.policies.items():
         prices = experiment.given_for(policy).prices
+        process = (experiment.system, policy, prices, seeds, rounds)
         with ticked(f"{name}, {len(seeds)} seeds", rounds, quiet) as tick:
-            results[name] = rehearse_policy(
-                experiment.system, policy, prices, seeds, rounds, tick
-            )
-    return RehearsalResult(experiment, results)
+            results[name] = rehearse_policy(*process, tick, delays)
+        if delays is not None:
+            at_once[name] = rehearse_policy(*process)
+    return RehearsalResult(experiment, results, at_once)
 
 
 # runs
@@ -401,6 +411,13 @@ class Run(Displayed):
             [row for folder in self.folders for row in summary_rows(folder)],
             infer_schema_length=None,
         )
+
+    @property
+    def comparison(self) -> Comparison:
+        """The policies at equal spend, as `compare` returns them, of a folder that it
+        has written.
+        """
+        return read_comparison(self.folders, self.path)
 
     def report(self, out: str | Path | None = None) -> Path:
         """Write a self-contained page.
@@ -649,6 +666,7 @@ def compare(
             pool=pool,
             tick=bar,
             say=bar.say,
+            finished=COMPARED,
         )
     return conclude_comparison(runs, folder, command, budget)
 

@@ -6,6 +6,7 @@ For HTML there is `html.escape`; the page puts text into nodes, never into marku
 
 import json
 import re
+from collections.abc import Iterable, Mapping
 from itertools import islice
 from typing import Any
 from unicodedata import category
@@ -135,3 +136,30 @@ def markdown(text: str) -> str:
         printable(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     )
     return re.sub(r"([\\\\`*_\[\]|$])", r"\\\1", escaped)
+
+
+def exposition(
+    help_: Mapping[str, str],
+    samples: Mapping[str, Iterable[tuple[Mapping[str, str], float]]],
+    kind: str = "gauge",
+) -> str:
+    """Return measurements in the text format of Prometheus, labels and value of each.
+
+    >>> print(exposition({"held": "samples held"}, {"held": [({"run": "a"}, 3.0)]}))
+    # HELP headgate_held samples held
+    # TYPE headgate_held gauge
+    headgate_held{run="a"} 3
+    <BLANKLINE>
+    """
+    lines = []
+    for name, text in help_.items():
+        lines += [f"# HELP headgate_{name} {text}", f"# TYPE headgate_{name} {kind}"]
+        for labels, value in samples.get(name, ()):
+            pairs = [f'{own}="{_of_label(each)}"' for own, each in labels.items()]
+            where = f"{{{','.join(pairs)}}}" if pairs else ""
+            lines.append(f"headgate_{name}{where} {value:.15g}")
+    return "\n".join(lines) + "\n"
+
+
+def _of_label(text: str) -> str:
+    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

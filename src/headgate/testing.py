@@ -1,4 +1,5 @@
-"""Checks for your own policies, retention rules, selection rules and price processes.
+"""Checks for your own policies, retention rules, selection rules, price processes and
+label queues.
 
     from headgate.testing import check_policy
     check_policy(MyPolicy())
@@ -7,14 +8,14 @@ Each check raises AssertionError with a message on what is wrong. All policies, 
 and prices of headgate pass the checks.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,10 +43,14 @@ from headgate.control.types import (
 )
 from headgate.theory.bound import BoundConstants
 
+if TYPE_CHECKING:
+    from headgate.labels.nouns import LabelTask, Queue
+
 __all__ = [
     "a_system",
     "check_policy",
     "check_prices",
+    "check_queue",
     "check_retention",
     "check_selection",
 ]
@@ -233,6 +238,48 @@ def check_prices(
         abs(found - stated) <= 5 * error + 1e-9,
         f"the mean price is {found:.6g}, but mean says {stated:.6g}",
     )
+
+
+def check_queue(
+    queue: "Queue | str",
+    act: "Callable[[str, LabelTask], object] | None" = None,
+    seen: Callable[[], Iterable[tuple[str, str]]] | None = None,
+    **settings: Any,
+) -> None:
+    """Check that a label queue can be asked again after a kill: nothing is released
+    twice, and no answer is lost by a start.
+
+    It releases a few tasks for clients named north and south, so check a queue that is
+    not in use.
+
+    Parameters
+    ----------
+    queue : Queue or str
+        The queue, or its name as `module:Class`.
+    act : callable, optional
+        Function of what labellers do ("labelled", "skipped" or "rejected") and the
+        task, which does it. Left out: only what needs no labellers is checked.
+    seen : callable, optional
+        Function that returns client and key of each task that labellers see, as often
+        as they see it.
+    **settings
+        Settings of the queue, if it is named.
+
+    Raises
+    ------
+    AssertionError
+        If a check fails; the message states what is wrong.
+    SettingError
+        If the queue cannot be made.
+
+    Examples
+    --------
+    >>> from tempfile import mkdtemp
+    >>> check_queue("folder", tasks=mkdtemp(), labels=mkdtemp())  # nothing is wrong
+    """
+    from headgate.labels.checking import check
+
+    check(queue, act, seen, **settings)
 
 
 def check_selection(

@@ -25,6 +25,10 @@ PARTIAL = ".partial"
 NOFOLLOW = getattr(os, "O_NOFOLLOW", 0)
 
 
+class InUseError(DataError):
+    """Another process has what this one asks for."""
+
+
 def replace_file(
     path: Path,
     content: bytes | Callable[[BinaryIO], object],
@@ -144,7 +148,7 @@ class FolderLock(ExitStack):
             kind = fcntl.LOCK_SH if shared else fcntl.LOCK_EX
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise DataError(
+            raise InUseError(
                 f"{folder}: is in use by another process; wait for it to end"
             ) from None
         except OSError:  # the file system has no locks

@@ -156,6 +156,35 @@ def test_what_no_budget_reaches_cannot_be_told():
     assert said.startswith("no saving of headgate is shown: constant admission reaches")
 
 
+def plateau(seeds, top):
+    """Rows of two policies whose accuracy rises up to a budget of 10 and no further,
+    but for noise; the lower one never reaches `top`.
+    """
+    rng, rows = np.random.default_rng(1), []
+    for policy, most in (("constant", top), ("headgate", top - 0.001)):
+        for money in (5.0, 10.0, 20.0, 40.0):
+            level = most - (0.05 if money < 10.0 else 0.0)
+            rows.append(a_row(policy, money, level + rng.normal(0, 0.004, seeds)))
+    return rows
+
+
+def test_where_accuracy_is_flat_that_is_said_with_lower_budgets():
+    rows = plateau(5, 0.87)
+    (one,) = chosen_budget(savings(rows), 20.0)
+    assert needed(one)[0] == "not known"
+    assert "200 %" not in needed(one)[1]
+    said = " ".join(" ".join(printed(*comparison_tables([], rows, 20.0))).split())
+    assert re.search(
+        r"^Accuracy no longer rises with money at 10\.0, 20\.0 and 40\.0 a round"
+        r" \(constant: 8\d\.\d to 8\d\.\d %\), so what headgate would need for it is"
+        r" not known\. Lower budgets tell more: --budgets 1\.2,2\.5,5\. ",
+        said,
+    )
+    for steep in (worlds(), worlds(1), plateau(1, 0.87)):  # one seed says nothing
+        lines = printed(*comparison_tables([], steep, 20.0))
+        assert not [line for line in lines if "no longer rises" in line]
+
+
 def test_a_wide_interval_is_not_a_number():
     rows = [
         *worlds(noise=0.0),

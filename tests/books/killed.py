@@ -76,6 +76,17 @@ def adjusts(books):
     books.adjust(1, 0, -1.25, "anna", "returned")
 
 
+def requests(books):
+    """As a service does, which must be able to give the answer again."""
+
+    def do():
+        books.amend("board", "second order", money=4.5)
+        return str(books.balance().approved)
+
+    answer = books.once("key 17", "digest", do, "anna")
+    assert books.once("key 17", "digest", do, "anna") == answer == "244.5"
+
+
 def by_command(folder):
     amend(folder, Amendment(month=30.0, money=3.0), "board", "from outside")
 
@@ -100,6 +111,7 @@ CALLS = {
     "arrive": Call(first_round, arrives),
     "amend": Call(open_round, amends),
     "adjust": Call(first_round, adjusts),
+    "request": Call(open_round, requests),
     "command": Call(open_round, by_command, "folder"),
 }
 

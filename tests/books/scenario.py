@@ -1,7 +1,7 @@
 """Forty rounds in which everything changes, played through Books by a process that may
 be killed at any moment.
 
-    python scenario.py FOLDER
+    python scenario.py PLACE FOLDER
         plays on from where it was killed; prints the rounds that it settles
 
 Labels come up to four rounds after they were ordered, some are skipped and some are
@@ -107,8 +107,8 @@ class Client:
         os.replace(new, self.path)
 
 
-def play(folder):
-    with Books(folder, SYSTEM, Headgate(fill=8.0)) as books:
+def play(place, folder):
+    with Books(place, SYSTEM, Headgate(fill=8.0), wait=20.0) as books:
         while books.ledger.t < ROUNDS:
             t, made = books.ledger.t, books.statement().amendments
             done = {each.why for each in made}
@@ -137,4 +137,4 @@ def play(folder):
 
 
 if __name__ == "__main__":
-    play(Path(sys.argv[1]))
+    play(sys.argv[1], Path(sys.argv[2]))

@@ -36,12 +36,14 @@ def books(folder, **given):
 
 
 def test_everything_changes_and_ten_kills_later_ledger_clients_and_export_agree(
-    tmp_path,
+    place, tmp_path
 ):
     moments = random.Random(10)
     for kill in range(11):
         with subprocess.Popen(
-            [sys.executable, SCENARIO, tmp_path], stdout=subprocess.PIPE, text=True
+            [sys.executable, SCENARIO, place, tmp_path],
+            stdout=subprocess.PIPE,
+            text=True,
         ) as process:
             if kill < 10:
                 seen = [process.stdout.readline() for _ in range(moments.randint(1, 3))]
@@ -51,7 +53,7 @@ def test_everything_changes_and_ten_kills_later_ledger_clients_and_export_agree(
             else:
                 process.communicate(timeout=300)
                 assert process.returncode == 0
-    with Books(tmp_path, scenario.SYSTEM, Headgate(fill=8.0)) as done:
+    with Books(place, scenario.SYSTEM, Headgate(fill=8.0)) as done:
         found, ledger, system = done.audit(), done.ledger, done.system
         assert ledger.t == scenario.ROUNDS
         assert system.names == (*scenario.SYSTEM.names, "new")
@@ -104,19 +106,19 @@ def in_time(keys, lines):
     return keys - beyond
 
 
-def test_a_round_that_was_begun_begins_again_with_the_same_orders(tmp_path):
-    with books(tmp_path) as first:
+def test_a_round_that_was_begun_begins_again_with_the_same_orders(place):
+    with books(place) as first:
         orders = first.begin(3.0, present=[0, 2])
-    with books(tmp_path) as again:
+    with books(place) as again:
         assert again.begin(9.0, present=[0, 2]) == orders
         again.settle()
         assert again.statement().spent == Decimal("54.0")
 
 
 def test_an_order_without_an_answer_is_reserved_and_charged_at_its_own_price_later(
-    tmp_path,
+    place,
 ):
-    with books(tmp_path) as own:
+    with books(place) as own:
         own.begin(3.0)
         own.settle({0: 8, 1: 9})
         assert own.statement().reserved == Decimal("30.0")
@@ -143,17 +145,17 @@ def test_an_order_without_an_answer_is_reserved_and_charged_at_its_own_price_lat
     ],
 )
 def test_a_report_that_cannot_be_is_refused_and_the_round_stays_open(
-    tmp_path, report, said
+    place, report, said
 ):
-    with books(tmp_path) as own:
+    with books(place) as own:
         own.begin(3.0)
         with pytest.raises(LedgerError, match=said):
             own.settle(report)
         own.settle()
 
 
-def test_a_refused_report_is_an_event_and_its_purchase_stays_under_way(tmp_path):
-    with books(tmp_path) as own:
+def test_a_refused_report_is_an_event_and_its_purchase_stays_under_way(place):
+    with books(place) as own:
         first = own.begin(3.0)
         assert own.check(1, Delivery(9)) == 9
         assert own.check(1, Delivery(10)) == 9, "what comes beyond an order is not held"
@@ -164,14 +166,14 @@ def test_a_refused_report_is_an_event_and_its_purchase_stays_under_way(tmp_path)
         assert [each.held(each.last).stop for each in first] == [8, 9, 10]
         own.settle({1: Delivery(7, cancelled=2, round=1)})
         assert own.audit().lines[1].delivered == 7
-    with opened(tmp_path) as journal:
+    with opened(place) as journal:
         assert [
             (each.kind, each.reason) for each in journal.events() if each.client == 1
         ][:3] == [("rejected", "ten of nine")] * 3
 
 
-def test_a_short_delivery_leaves_what_the_accounts_say(tmp_path):
-    with books(tmp_path) as own:
+def test_a_short_delivery_leaves_what_the_accounts_say(place):
+    with books(place) as own:
         held = {}
         for price, short in ((3.0, 0), (0.1, 3), (0.2, 2), (9.0, 0), (0.1, 4)):
             purchases = own.begin(price)
@@ -190,8 +192,8 @@ def test_a_short_delivery_leaves_what_the_accounts_say(tmp_path):
         assert max(own.start for own in held.values()) > 0
 
 
-def test_a_month_costs_no_more_than_its_budget(tmp_path):
-    with books(tmp_path, budget=100.0) as own:
+def test_a_month_costs_no_more_than_its_budget(place):
+    with books(place, budget=100.0) as own:
         own.amend(month=60.0)
         spent = []
         for when in ("2026-01-03", "2026-01-20", "2026-02-01", "2026-02-02"):
@@ -201,8 +203,8 @@ def test_a_month_costs_no_more_than_its_budget(tmp_path):
         assert spent[1] <= 60.0 < spent[3] <= 120.0
 
 
-def test_invoices_are_corrected_down_to_nothing_and_no_further(tmp_path):
-    with books(tmp_path) as own:
+def test_invoices_are_corrected_down_to_nothing_and_no_further(place):
+    with books(place) as own:
         own.begin(3.0)
         own.settle()
         own.adjust(1, 0, -24.0, why="returned")
@@ -219,8 +221,8 @@ def test_invoices_are_corrected_down_to_nothing_and_no_further(tmp_path):
         assert own.audit().spent == Decimal("57.1")
 
 
-def test_an_amendment_while_a_round_is_open_holds_from_the_next_one(tmp_path):
-    with books(tmp_path) as own:
+def test_an_amendment_while_a_round_is_open_holds_from_the_next_one(place):
+    with books(place) as own:
         before = own.begin(3.0)
         own.amend(leave=0, by="anna", why="moved away")
         own.settle()
@@ -235,9 +237,9 @@ def test_an_amendment_while_a_round_is_open_holds_from_the_next_one(tmp_path):
         assert (made.by, made.why, made.round) == ("anna", "moved away", 1)
 
 
-def test_any_policy_is_held_to_the_money_and_the_buffers(tmp_path):
+def test_any_policy_is_held_to_the_money_and_the_buffers(place):
     with Books(
-        tmp_path, System([8, 9, 10], budget=20.0, horizon=10), Constant(rate=30.0, K=5)
+        place, System([8, 9, 10], budget=20.0, horizon=10), Constant(rate=30.0, K=5)
     ) as own:
         for _ in range(10):
             own.begin(3.0)
@@ -245,8 +247,8 @@ def test_any_policy_is_held_to_the_money_and_the_buffers(tmp_path):
         assert float(own.audit().spent) <= 200.0
 
 
-def test_settings_that_cannot_be_are_refused(tmp_path):
-    with books(tmp_path) as own:
+def test_settings_that_cannot_be_are_refused(place):
+    with books(place) as own:
         with pytest.raises(
             SettingError,
             match=r"begin: present\[1\] = 3: must be a whole number from 0 to 2",
@@ -260,8 +262,8 @@ def test_settings_that_cannot_be_are_refused(tmp_path):
             own.settle()
 
 
-def test_the_rest_is_rehearsed_from_the_ledger_under_the_amended_terms(tmp_path):
-    with books(tmp_path) as own:
+def test_the_rest_is_rehearsed_from_the_ledger_under_the_amended_terms(place):
+    with books(place) as own:
         for _ in range(10):
             own.begin(3.0)
             own.settle()
@@ -274,23 +276,27 @@ def test_the_rest_is_rehearsed_from_the_ledger_under_the_amended_terms(tmp_path)
         assert after["samples"][0] > before["samples"][0]
 
 
-def test_of_two_processes_one_plays_and_another_may_amend(tmp_path):
-    with books(tmp_path) as own:
+def test_of_two_processes_one_plays_and_another_may_amend(place):
+    with books(place) as own:
         with pytest.raises(DataError, match="is in use by another process"):
-            books(tmp_path)
-        amend(tmp_path, Amendment(money=10.0), "anna", "from outside")
+            books(place)
+        amend(place, Amendment(money=10.0), "anna", "from outside")
         own.begin(3.0)
         assert own.statement().approved == Decimal("2010.0")
-    books(tmp_path).close()
+    books(place).close()
 
 
-def test_after_the_horizon_nothing_is_bought_and_late_reports_are_taken(tmp_path):
-    with books(tmp_path, horizon=2) as own:
+def test_after_the_horizon_nothing_is_bought_and_late_reports_are_taken(place):
+    with books(place, horizon=2) as own:
         for _ in range(2):
             orders = own.begin(3.0)
             own.settle({each.client: each.samples for each in orders[:2]})
         spent = own.statement().spent
-        with pytest.raises(SettingError, match=r"round 3: the horizon is 2, so all"):
+        over = (
+            f"round 3: the horizon is 2, so all rounds of the accounts in {place}"
+            " are over; another folder begins at round 1, amend(horizon=3) adds a round"
+        )
+        with pytest.raises(SettingError, match=re.escape(over)):
             own.begin(3.0)
         assert own.ledger.t == 2
         assert own.begin(3.0, present=[]) == []
@@ -300,8 +306,8 @@ def test_after_the_horizon_nothing_is_bought_and_late_reports_are_taken(tmp_path
         assert own.begin(0.1)
 
 
-def test_a_round_says_why_it_bought_and_printed_accounts_are_the_statement(tmp_path):
-    with books(tmp_path) as own:
+def test_a_round_says_why_it_bought_and_printed_accounts_are_the_statement(place):
+    with books(place) as own:
         assert own.why == ""
         own.begin(3.0)
         assert own.why == "price 3; round 1 fills the buffers for up to 160; 27 samples"

@@ -20,8 +20,8 @@ from headgate.errors import LedgerError, SettingError
 from .kept import books
 
 
-def test_a_refund_and_an_invoice_are_taken_after_the_last_round(tmp_path, headgate):
-    with books(tmp_path, horizon=2) as own:
+def test_a_refund_and_an_invoice_are_taken_after_the_last_round(place, headgate):
+    with books(place, horizon=2) as own:
         for _ in range(2):
             own.begin(3.0)
             own.settle()
@@ -37,7 +37,7 @@ def test_a_refund_and_an_invoice_are_taken_after_the_last_round(tmp_path, headga
     refund = (
         "ledger",
         "adjust",
-        tmp_path,
+        place,
         "--round",
         2,
         "--client",
@@ -50,7 +50,7 @@ def test_a_refund_and_an_invoice_are_taken_after_the_last_round(tmp_path, headga
     headgate(*refund, "--by", "anna")
     out, _ = headgate(*refund, "--by", "ben")
     assert out.count("K-1") == 1
-    with books(tmp_path, horizon=2) as again:
+    with books(place, horizon=2) as again:
         assert again.audit().spent == found.spent - Decimal("0.75")
         again.amend(horizon=3, money=5.0)
         again.begin(3.0)
@@ -92,12 +92,12 @@ def test_a_refund_in_parts_comes_to_all_that_was_paid(
         again.audit()
 
 
-def test_money_is_exact_for_sums_that_floats_cannot_hold(tmp_path):
+def test_money_is_exact_for_sums_that_floats_cannot_hold(place, tmp_path):
     """Prices of 10⁹ and a cent come to more than 3·10¹², where a sum of floats has lost
     cents.
     """
     price, rounds = 1_000_000_000.01, 300
-    with books(tmp_path, budget=1e14, horizon=rounds) as own:
+    with books(place, budget=1e14, horizon=rounds) as own:
         for _ in range(rounds):
             own.begin(price, in_all=20)
             own.settle()
@@ -118,21 +118,21 @@ def test_sums_are_exact():
     assert plainly(exact(1e15)) == "1000000000000000"
 
 
-def test_refunds_of_all_that_was_paid_replay_whatever_their_order(tmp_path, headgate):
+def test_refunds_of_all_that_was_paid_replay_whatever_their_order(place, headgate):
     """A sum of floats that has held 10,000 has no room for the last digits of
     0.0001.
     """
-    with books(tmp_path, budget=1e5) as own:
+    with books(place, budget=1e5) as own:
         own.begin(1e4, in_all=1)
         own.settle()
         own.begin(1e-4, in_all=1)
         own.settle()
-    lines = statement_of(tmp_path).lines
+    lines = statement_of(place).lines
     for line in lines:
         headgate(
             "ledger",
             "adjust",
-            tmp_path,
+            place,
             "--round",
             line.round,
             "--client",
@@ -140,15 +140,15 @@ def test_refunds_of_all_that_was_paid_replay_whatever_their_order(tmp_path, head
             "--amount",
             f"-{line.paid:f}",
         )
-    with books(tmp_path, budget=1e5) as again:
+    with books(place, budget=1e5) as again:
         assert again.audit().spent == 0
         again.begin(3.0)
         again.settle()
         again.audit()
 
 
-def test_an_open_end_after_refunds_of_all_that_was_paid_begins_with_nothing(tmp_path):
-    with books(tmp_path) as own:
+def test_an_open_end_after_refunds_of_all_that_was_paid_begins_with_nothing(place):
+    with books(place) as own:
         for price in (1.1, 2.2, 3.3):
             own.begin(price, in_all=3)
             own.settle()
@@ -156,22 +156,22 @@ def test_an_open_end_after_refunds_of_all_that_was_paid_begins_with_nothing(tmp_
             own.adjust(line.round, line.client, -float(line.paid))
         own.amend(horizon="open")
         own.audit()
-    books(tmp_path).close()
+    books(place).close()
 
 
-def test_money_taken_back_after_invoices_replays(tmp_path):
+def test_money_taken_back_after_invoices_replays(place):
     """What is approved with an open end is what was spent, to the last bit of the sum
     that the replay forms.
     """
-    with books(tmp_path) as own:
+    with books(place) as own:
         own.begin(3.07, in_all=3)
         own.settle()
         line = own.statement().lines[0]
         for amount in (15.83, -3.3, 0.1, -0.3):
             own.adjust(line.round, line.client, amount)
-        amend(tmp_path, Amendment(horizon="open"), "anna", "")
-        amend(tmp_path, Amendment(money=-float(own.statement().spent)), "anna", "")
-    with books(tmp_path) as again:
+        amend(place, Amendment(horizon="open"), "anna", "")
+        amend(place, Amendment(money=-float(own.statement().spent)), "anna", "")
+    with books(place) as again:
         assert again.audit().approved == 20, "the budget of the next round"
 
 
@@ -180,8 +180,8 @@ def statement_of(folder):
         return statement(store)
 
 
-def test_what_is_reserved_is_exact(tmp_path):
-    with books(tmp_path) as own:
+def test_what_is_reserved_is_exact(place):
+    with books(place) as own:
         own.begin(0.1, in_all=3, present=[0])
         own.settle({})
         assert own.statement().reserved == Decimal("0.3"), (
@@ -197,8 +197,8 @@ class WithGifts(Headgate):
         return ask._replace(free=np.full(view.kept_by_client.shape, 2)), after
 
 
-def test_of_samples_that_cost_nothing_only_delivered_ones_are_stated(tmp_path):
-    with books(tmp_path, WithGifts()) as own:
+def test_of_samples_that_cost_nothing_only_delivered_ones_are_stated(place):
+    with books(place, WithGifts()) as own:
         own.begin(3.0)
         own.settle({0: 1, 1: 2, 2: 3})
         assert [
@@ -206,9 +206,9 @@ def test_of_samples_that_cost_nothing_only_delivered_ones_are_stated(tmp_path):
         ] == [(1, 1, 0), (2, 2, 0), (3, 2, 3)]
 
 
-def test_after_a_refund_of_all_a_round_may_cost_nothing(tmp_path):
+def test_after_a_refund_of_all_a_round_may_cost_nothing(place):
     """0.03 less three times 0.01 is below 0 as floats, and no ledger holds that."""
-    with books(tmp_path) as own:
+    with books(place) as own:
         own.begin(0.01, present=[0])
         own.settle({0: 3})
         for _ in range(3):

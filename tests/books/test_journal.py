@@ -2,8 +2,6 @@
 proved, and its cost does not grow.
 """
 
-import sqlite3
-from contextlib import closing
 from pathlib import Path
 from shutil import copy
 
@@ -14,7 +12,7 @@ from headgate.books import journal
 from headgate.control.policies import Headgate
 from headgate.errors import DataError, LedgerError
 
-from .kept import books, change, rows
+from .kept import books, change, queries, rows
 
 
 def played(folder, rounds=6):
@@ -54,11 +52,11 @@ def played(folder, rounds=6):
         ),
     ],
 )
-def test_a_row_that_was_changed_is_found_and_named(tmp_path, statement, said):
-    played(tmp_path)
-    change(tmp_path, statement)
+def test_a_row_that_was_changed_is_found_and_named(place, statement, said):
+    played(place)
+    change(place, statement)
     with (
-        books(tmp_path) as own,
+        books(place) as own,
         pytest.raises(LedgerError, match=r"(?s).*") as caught,
     ):
         own.audit()
@@ -85,31 +83,28 @@ def test_a_row_that_was_changed_is_found_and_named(tmp_path, statement, said):
         ("DELETE FROM entries WHERE number = 5", "entry 5 is missing"),
     ],
 )
-def test_an_entry_that_was_changed_is_found_and_named(tmp_path, statement, said):
-    played(tmp_path)
-    change(tmp_path, statement)
+def test_an_entry_that_was_changed_is_found_and_named(place, statement, said):
+    played(place)
+    change(place, statement)
     with pytest.raises(LedgerError, match=said):
-        books(tmp_path)
+        books(place)
 
 
-def test_an_entry_that_was_written_again_with_its_hash_does_not_replay(tmp_path):
+def test_an_entry_that_was_written_again_with_its_hash_does_not_replay(place):
     """Who rewrites the log as well has to decide as the policy does."""
-    played(tmp_path)
-    with closing(sqlite3.connect(tmp_path / "ledger.sqlite")) as db, db:
-        query = "SELECT account, number, at, kind, author, why, request, body FROM"
-        found = db.execute(f"{query} entries ORDER BY number").fetchall()
-        before = journal.GENESIS
-        for account, *fields in found:
-            if fields[0] == 6:
-                fields[-1] = fields[-1].replace("[0,8,0]", "[0,7,0]")
-            before = journal.chained(before, *fields)
-            db.execute(
-                "UPDATE entries SET body = ?, hash = ? WHERE account = ? AND number ="
-                " ?",
-                (fields[-1], before, account, fields[0]),
-            )
+    played(place)
+    before, renewed = journal.GENESIS, []
+    for _, *fields, _ in sorted(rows(place)["entries"], key=lambda row: row[1]):
+        if fields[0] == 6:
+            fields[-1] = fields[-1].replace("[0,8,0]", "[0,7,0]")
+        before = journal.chained(before, *fields)
+        renewed += [
+            f"UPDATE entries SET {name} = '{value}' WHERE number = {fields[0]}"
+            for name, value in (("body", fields[-1]), ("hash", before))
+        ]
+    change(place, *renewed)
     with pytest.raises(LedgerError, match=r"entry 6 .*: round 3: client 0 was ordered"):
-        books(tmp_path)
+        books(place)
 
 
 @pytest.fixture
@@ -118,26 +113,26 @@ def often(monkeypatch):
     monkeypatch.setattr(journal, "EVERY", 2)
 
 
-def test_snapshots_are_proved_by_the_replay(tmp_path, often):
-    found = played(tmp_path)
-    kept = rows(tmp_path)["snapshots"]
+def test_snapshots_are_proved_by_the_replay(place, often):
+    found = played(place)
+    kept = rows(place)["snapshots"]
     assert [row[1] for row in kept] == [9, 13]
-    with books(tmp_path) as own:
+    with books(place) as own:
         assert own.audit().spent == found.spent
     change(
-        tmp_path,
+        place,
         """UPDATE snapshots SET state = replace(state, '"spent":', '"spent":')
         || ' ' WHERE number = 9""",
     )
     with (
-        books(tmp_path) as own,
+        books(place) as own,
         pytest.raises(LedgerError, match="the snapshot after entry 9 is not what the"),
     ):
         own.audit()
 
 
-def test_opening_reads_what_came_after_the_last_snapshot(tmp_path, often, monkeypatch):
-    played(tmp_path, 7)
+def test_opening_reads_what_came_after_the_last_snapshot(place, often, monkeypatch):
+    played(place, 7)
     applied = []
     usual = journal.apply
     monkeypatch.setattr(
@@ -145,26 +140,22 @@ def test_opening_reads_what_came_after_the_last_snapshot(tmp_path, often, monkey
         "apply",
         lambda state, entry: applied.append(entry) or usual(state, entry),
     )
-    with books(tmp_path) as own:
+    with books(place) as own:
         assert len(applied) == 2, "the seventh round"
         own.audit()
         assert own.ledger.t == 7
 
 
-def test_the_statements_of_a_round_do_not_grow_with_rounds_or_clients(tmp_path):
+def test_the_statements_of_a_round_do_not_grow_with_rounds_or_clients(place):
     counted = {}
     for clients in (3, 30):
-        place, found = tmp_path / f"{clients}", []
         system = System([8] * clients, budget=4.0 * clients, horizon=100)
-        with Books(place, system, Headgate()) as own:
+        with Books(place / f"{clients}", system, Headgate()) as own:
             for t in range(1, 31):
-                found.clear()
-                own._journal.tables._db.set_trace_callback(found.append)
-                own.begin(1.0 + t % 2)
-                own.settle()
-                own.balance()
-                own._journal.tables._db.set_trace_callback(None)
-                asked = [line for line in found if line.startswith("SELECT")]
+                with queries(own) as asked:
+                    own.begin(1.0 + t % 2)
+                    own.settle()
+                    own.balance()
                 counted[clients, t] = len(asked)
     assert counted[3, 4] == counted[3, 30] == counted[30, 4] == counted[30, 30] > 0
 
@@ -176,3 +167,66 @@ def test_accounts_of_the_format_before_are_not_opened_and_named(tmp_path):
     )
     with pytest.raises(DataError, match="is of format 3; `headgate ledger upgrade"):
         books(tmp_path)
+
+
+def test_a_request_is_done_once_and_its_answer_given_again(place):
+    system = System([4, 3, 5], budget=12.0, horizon=20)
+    with Books(place, system, Headgate(fill=8.0)) as books:
+
+        def begin():
+            return ",".join(str(each.samples) for each in books.begin(2.0))
+
+        first = books.once("key", "digest", begin, by="anna")
+        books.settle()
+        assert books.once("key", "digest", begin, by="ben") == first
+        with pytest.raises(LedgerError, match=r"key = key: is that of another request"):
+            books.once("key", "other", begin)
+        entries = list(books.journal.tables.entries())
+        assert [each.by for each in entries] == ["", "anna", ""]
+
+
+def test_a_request_that_is_refused_leaves_nothing_and_may_be_made_again(place):
+    system = System([4, 3, 5], budget=12.0, horizon=20)
+    with Books(place, system, Headgate(fill=8.0)) as books:
+
+        def half():
+            books.begin(2.0)
+            books.adjust(1, 0, -1e6)
+            return "never"
+
+        with pytest.raises(LedgerError, match="is more than the"):
+            books.once("key", "digest", half)
+        assert books.journal.last.number == 1
+        assert books.once("key", "digest", lambda: str(len(books.begin(2.0)))) == "3"
+        books.settle()
+        books.audit()
+
+
+def test_old_answers_are_not_kept_but_nothing_is_done_twice(place, monkeypatch):
+    monkeypatch.setattr("headgate.books.database.REMEMBERED", 3)
+    with Books(place, System([4], budget=12.0), Headgate(fill=8.0)) as books:
+
+        def more(key):
+            return books.once(key, "digest", lambda: books.amend(money=1.0) or key)
+
+        for number in range(6):
+            more(f"key {number}")
+        assert more("key 5") == "key 5"
+        with pytest.raises(LedgerError, match="its answer is not kept any more"):
+            more("key 0")
+        assert len(books.statement().amendments) == 6
+
+
+def test_accounts_say_how_they_are_opened_again(place, tmp_path):
+    system = System({"a": 4, "b": 3}, budget=12.0, horizon=20)
+    with Books(place, system, Headgate(fill=8.0), seed=5, offences=2) as books:
+        books.begin(2.0)
+    with Books(place) as again:
+        again.settle({}, {"a": "wrong"})
+        again.begin(1.5)
+        again.settle({}, {"a": "wrong"})
+        assert again.quarantined == {"a"}
+        again.audit()
+    with pytest.raises(DataError, match=r"holds no ledger\.sqlite"):
+        Books(tmp_path / "b")
+    assert not (tmp_path / "b").exists()

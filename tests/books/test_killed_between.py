@@ -24,6 +24,7 @@ FEWEST = {
     "arrive": 6,
     "amend": 4,
     "adjust": 4,
+    "request": 6,
     "command": 10,
 }
 """the fewest statements of each call: with fewer, the failpoints were not where they

@@ -11,6 +11,8 @@ from headgate.books import moments
 from headgate.control.policies import Headgate
 from headgate.errors import SettingError
 
+from .kept import queries
+
 MONTH = 100.0
 DATES = [f"2026-{month:02}-{day:02}" for month in (10, 11, 12) for day in (1, 15, 28)]
 
@@ -58,8 +60,8 @@ def spent_by_month(folder, dates, report=lambda own, t: None):
         "back at the end of a month",
     ],
 )
-def test_a_clock_that_steps_back_opens_no_month_again(tmp_path, dates, costs):
-    assert spent_by_month(tmp_path, dates) == costs
+def test_a_clock_that_steps_back_opens_no_month_again(place, dates, costs):
+    assert spent_by_month(place, dates) == costs
 
 
 @settings(max_examples=25)
@@ -71,10 +73,10 @@ def test_no_month_costs_more_than_its_budget_in_whatever_order_dates_come(
     assert max(costs.values()) <= MONTH
 
 
-def test_two_names_of_one_moment_are_in_one_month(tmp_path):
+def test_two_names_of_one_moment_are_in_one_month(place):
     dates = ["2026-11-30T23:00:00-12:00", "2026-12-01T11:00:00+00:00"] * 6
     with Books(
-        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
+        place, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
     ) as own:
         own.amend(month=MONTH)
         for when in dates:
@@ -86,9 +88,9 @@ def test_two_names_of_one_moment_are_in_one_month(tmp_path):
         }
 
 
-def test_the_clock_of_this_machine_may_step_back_too(tmp_path, monkeypatch):
+def test_the_clock_of_this_machine_may_step_back_too(place, monkeypatch):
     with Books(
-        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
+        place, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
     ) as own:
         own.amend(month=MONTH)
         for now in ["2026-11-20T09:00:00+00:00"] * 8 + [
@@ -101,22 +103,22 @@ def test_the_clock_of_this_machine_may_step_back_too(tmp_path, monkeypatch):
     assert moments.now() > "2026"
 
 
-def test_a_month_goes_on_after_the_accounts_are_opened_again(tmp_path):
+def test_a_month_goes_on_after_the_accounts_are_opened_again(place):
     system = System([8, 9, 10], budget=40.0, horizon=60)
     for when in ["2026-11-01"] * 4 + ["2026-12-01"] * 4 + ["2026-11-30"] * 4:
-        with Books(tmp_path, system, Headgate(fill=8.0)) as own:
+        with Books(place, system, Headgate(fill=8.0)) as own:
             if not own.ledger.t:
                 own.amend(month=MONTH)
             own.begin(3.0, when=when)
         with Books(
-            tmp_path, system, Headgate(fill=8.0)
+            place, system, Headgate(fill=8.0)
         ) as own:  # as after a kill between the two
             own.begin(9.0, when="2027-06-01")
             own.settle()
             assert own.audit().spent <= (2 if when > "2026-11-01" else 1) * MONTH
 
 
-def test_samples_of_november_that_are_told_in_december_are_paid_in_december(tmp_path):
+def test_samples_of_november_that_are_told_in_december_are_paid_in_december(place):
     """The limit of November keeps the money of its open orders, that of December pays
     for them.
     """
@@ -131,14 +133,14 @@ def test_samples_of_november_that_are_told_in_december_are_paid_in_december(tmp_
             for client, orders in own.under_way().items()
         }
 
-    costs = spent_by_month(tmp_path, ["2026-11-01"] * 4 + ["2026-12-01"] * 10, report)
+    costs = spent_by_month(place, ["2026-11-01"] * 4 + ["2026-12-01"] * 10, report)
     assert costs["2026-11"] == 0.0
     assert 0 < costs["2026-12"] <= MONTH
 
 
-def test_a_limit_that_is_lifted_holds_no_more(tmp_path):
+def test_a_limit_that_is_lifted_holds_no_more(place):
     with Books(
-        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
+        place, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
     ) as own:
         own.amend(month=50.0)
         own.begin(3.0, when="2026-11-01")
@@ -151,33 +153,29 @@ def test_a_limit_that_is_lifted_holds_no_more(tmp_path):
         assert own.audit().spent > 50
 
 
-def test_begin_reads_no_past_round_to_find_the_month(tmp_path):
+def test_begin_reads_no_past_round_to_find_the_month(place):
     """The cost of a month's limit does not grow: as many statements after 30 rounds as
     after three.
     """
     asked = []
     with Books(
-        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
+        place, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
     ) as own:
         own.amend(month=MONTH)
         for _ in range(30):
-            found = []
-            own._journal.tables._db.set_trace_callback(found.append)
-            own.begin(3.0, when="2026-11-01")
-            own._journal.tables._db.set_trace_callback(None)
+            with queries(own) as found:
+                own.begin(3.0, when="2026-11-01")
             own.settle()
-            asked.append([line for line in found if "SELECT" in line])
+            asked.append(found)
     assert len(asked[2]) == len(asked[29]) > 0
-    after = [line.split("number >")[1] for line in asked[29] if "number >" in line]
+    after = [values[1] for query, values in asked[29] if "number >" in query]
     assert after
-    assert min(int(number.split()[0]) for number in after) >= 60, (
-        "no statement reads the entries of past rounds"
-    )
+    assert min(after) >= 60, "no statement reads the entries of past rounds"
 
 
-def test_a_wrong_year_does_not_end_a_monthly_budget(tmp_path):
+def test_a_wrong_year_does_not_end_a_monthly_budget(place):
     with Books(
-        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
+        place, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
     ) as own:
         own.amend(month=50.0)
         own.begin(3.0, when="2026-11-01")
@@ -195,9 +193,9 @@ def test_a_wrong_year_does_not_end_a_monthly_budget(tmp_path):
         assert 50 < own.audit().spent <= 100
 
 
-def test_other_amendments_leave_the_limit_of_a_month_as_it_is(tmp_path):
+def test_other_amendments_leave_the_limit_of_a_month_as_it_is(place):
     with Books(
-        tmp_path, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
+        place, System([8, 9, 10], budget=40.0, horizon=60), Headgate(fill=8.0)
     ) as own:
         own.amend(month=50.0)
         own.amend(money=100.0)

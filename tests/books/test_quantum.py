@@ -38,13 +38,13 @@ def test_floats_are_the_nearest_to_the_exact_costs(price, samples, quantum):
 @pytest.mark.parametrize("policy", [Headgate(), Constant(K=3, rate=9.0)])
 @pytest.mark.parametrize("own_prices", [False, True])
 def test_every_order_is_whole_cents_within_the_budget_and_replays(
-    tmp_path, policy, own_prices
+    place, policy, own_prices
 ):
     system = System([8, 9, 10], budget=0.7, horizon=40, currency="$", quantum=0.01)
     draw = np.random.default_rng(5)
     waiting = {}
     for start in (0, 20):
-        with Books(tmp_path, system, policy) as own:
+        with Books(place, system, policy) as own:
             for t in range(start + 1, start + 21):
                 price = draw.uniform(0.001, 0.2, 3 if own_prices else None)
                 reports = {}
@@ -70,7 +70,7 @@ def test_every_order_is_whole_cents_within_the_budget_and_replays(
     if isinstance(policy, Headgate):
         assert found.spent + found.reserved > Decimal("24.00")
     with pytest.raises(LedgerError, match=r"was opened with quantum = 0.01, this"):
-        Books(tmp_path, System([8, 9, 10], 0.7, 40, currency="$"), policy)
+        Books(place, System([8, 9, 10], 0.7, 40, currency="$"), policy)
 
 
 def test_a_quantum_is_a_power_of_ten_and_travels_with_recipe_and_job():

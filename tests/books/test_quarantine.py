@@ -22,8 +22,8 @@ def books(folder, **given):
     )
 
 
-def test_after_so_many_offences_a_client_gets_no_purchases_until_it_is_lifted(tmp_path):
-    with books(tmp_path, offences=2) as own:
+def test_after_so_many_offences_a_client_gets_no_purchases_until_it_is_lifted(place):
+    with books(place, offences=2) as own:
         for t in (1, 2):
             assert [each.client for each in own.begin(1.0)] == [0, 1, 2]
             own.settle({0: NOTHING, 2: NOTHING}, {1: "lies"})
@@ -32,9 +32,9 @@ def test_after_so_many_offences_a_client_gets_no_purchases_until_it_is_lifted(tm
         assert [each.client for each in own.begin(1.0, present=[0, 1])] == [0]
         own.settle()
         own.audit()
-    with books(tmp_path, offences=2) as again:
+    with books(place, offences=2) as again:
         assert [each.client for each in again.begin(1.0)] == [0, 2]
-        with opened(tmp_path, writes=True) as store:
+        with opened(place, writes=True) as store:
             assert store.lift(1)
             assert not store.lift(1)
         again.settle()
@@ -49,8 +49,8 @@ def test_after_so_many_offences_a_client_gets_no_purchases_until_it_is_lifted(tm
     ]
 
 
-def test_without_it_no_client_is_ever_in_quarantine(tmp_path):
-    with books(tmp_path) as own:
+def test_without_it_no_client_is_ever_in_quarantine(place):
+    with books(place) as own:
         for _ in range(10):
             own.begin(1.0)
             own.settle({0: NOTHING, 2: NOTHING}, {1: "lies"})
@@ -70,16 +70,14 @@ def test_a_number_of_offences_that_is_none_is_refused_and_leaves_nothing(
 @pytest.mark.parametrize(
     "open_", [False, True], ids=["between rounds", "in an open round"]
 )
-def test_after_a_quarantine_was_lifted_offences_count_from_the_beginning(
-    tmp_path, open_
-):
-    with books(tmp_path, offences=2) as own:
+def test_after_a_quarantine_was_lifted_offences_count_from_the_beginning(place, open_):
+    with books(place, offences=2) as own:
         for _ in range(2):
             own.begin(1.0)
             own.settle({0: NOTHING, 2: NOTHING}, {1: "lies"})
         if open_:
             own.begin(1.0)
-        with opened(tmp_path, writes=True) as store:
+        with opened(place, writes=True) as store:
             assert store.lift(1)
         for t in (1, 2):
             own.begin(1.0)
@@ -88,8 +86,8 @@ def test_after_a_quarantine_was_lifted_offences_count_from_the_beginning(
 
 
 @pytest.mark.parametrize("offences", [1, None])
-def test_keys_in_an_answer_that_is_refused_are_kept_if_it_is_paid(tmp_path, offences):
-    with books(tmp_path, offences=offences) as own:
+def test_keys_in_an_answer_that_is_refused_are_kept_if_it_is_paid(place, offences):
+    with books(place, offences=offences) as own:
         own.begin(3.0, present=[0])
         own.settle({0: Delivery(2, ["a", "b"])}, {0: "lies"})
         (line,) = own.audit().lines

@@ -36,8 +36,8 @@ def counts(own, t, client):
     return line.delivered, line.under_way, line.cancelled, line.rejected, line.beyond
 
 
-def test_what_is_not_reported_stays_under_way_over_many_rounds(tmp_path):
-    with books(tmp_path) as own:
+def test_what_is_not_reported_stays_under_way_over_many_rounds(place):
+    with books(place) as own:
         own.begin(3.0, present=[0])
         own.settle({0: Delivery(2, ["a", "b"])})
         assert counts(own, 1, 0) == (2, 6, 0, 0, 0)
@@ -53,9 +53,9 @@ def test_what_is_not_reported_stays_under_way_over_many_rounds(tmp_path):
         assert own.ledger.occupancy[0, 0] == 8, "what arrives replaces the oldest"
 
 
-def test_orders_never_stop_each_other(tmp_path):
+def test_orders_never_stop_each_other(place):
     """A queue of ten rounds throttles nothing: full buffers are ordered in each."""
-    with books(tmp_path, budget=1000.0) as own:
+    with books(place, budget=1000.0) as own:
         for t in range(1, 11):
             assert [each.samples for each in own.begin(1.0)] == [8, 9, 10]
             own.settle({})
@@ -63,8 +63,8 @@ def test_orders_never_stop_each_other(tmp_path):
         assert own.under_way()[2] == dict.fromkeys(range(1, 11), 10)
 
 
-def test_under_way_is_a_limit_of_its_own(tmp_path):
-    with books(tmp_path, budget=1000.0) as own:
+def test_under_way_is_a_limit_of_its_own(place):
+    with books(place, budget=1000.0) as own:
         own.begin(1.0)
         own.settle({})
         second = own.begin(1.0, under_way=[10, 9, 4])
@@ -75,9 +75,9 @@ def test_under_way_is_a_limit_of_its_own(tmp_path):
 
 
 def test_a_rejected_sample_is_refunded_its_place_is_free_and_the_client_drops_it(
-    tmp_path,
+    place,
 ):
-    with books(tmp_path) as own:
+    with books(place) as own:
         own.begin(3.0)
         own.settle({0: Delivery(8, list("abcdefgh")), 1: 9, 2: 10})
         own.begin(9.0)
@@ -87,7 +87,7 @@ def test_a_rejected_sample_is_refunded_its_place_is_free_and_the_client_drops_it
         assert own.ledger.occupancy[0].tolist() == [6, 9, 10]
         first = own.begin(9.0)[0]
         assert first.drop == ("a", "c")
-    with books(tmp_path) as again:
+    with books(place) as again:
         assert again.begin(9.0)[0].drop == ("a", "c"), "also after a kill"
         again.settle()
         assert again.begin(9.0)[0].drop == ()
@@ -97,18 +97,18 @@ def test_a_rejected_sample_is_refunded_its_place_is_free_and_the_client_drops_it
         again.audit()
 
 
-def test_a_key_is_paid_for_once(tmp_path):
-    with books(tmp_path) as own:
+def test_a_key_is_paid_for_once(place):
+    with books(place) as own:
         own.begin(3.0)
         own.settle({0: Delivery(2, ["a", "b"]), 1: Delivery(1, ["a"])})
         own.begin(0.1)
-        before = rows(tmp_path)
+        before = rows(place)
         with pytest.raises(
             LedgerError,
             match="client 0: key 'b': was delivered in round 1, and paid for; nothing",
         ):
             own.settle({0: Delivery(2, ["c", "b"]), 1: 9})
-        assert rows(tmp_path) == before
+        assert rows(place) == before
         own.settle({0: Delivery(1, ["c"], rejected={"b": "blurred"})})
         own.settle({0: Delivery(1, ["b"], round=2)})
         assert line_of(own, 1, 0).keys == ("a",)
@@ -116,8 +116,8 @@ def test_a_key_is_paid_for_once(tmp_path):
         own.audit()
 
 
-def test_what_comes_beyond_an_order_is_recorded_and_stops_nobody(tmp_path):
-    with books(tmp_path) as own:
+def test_what_comes_beyond_an_order_is_recorded_and_stops_nobody(place):
+    with books(place) as own:
         own.begin(3.0)
         own.settle({0: Delivery(10, list("abcdefghij")), 1: 9, 2: 11})
         assert counts(own, 1, 0) == (8, 0, 0, 0, 2)
@@ -130,9 +130,9 @@ def test_what_comes_beyond_an_order_is_recorded_and_stops_nobody(tmp_path):
 
 
 @pytest.mark.parametrize("expires", [2, timedelta(days=2)])
-def test_an_order_expires_after_rounds_or_time(tmp_path, expires):
+def test_an_order_expires_after_rounds_or_time(place, expires):
     days = [f"2026-11-{day:02}" for day in (1, 2, 3, 4)]
-    with books(tmp_path) as own:
+    with books(place) as own:
         own.begin(3.0, [0], when=days[0], expires=expires)
         own.settle({0: 4})
         for day in days[1:3]:
@@ -147,23 +147,23 @@ def test_an_order_expires_after_rounds_or_time(tmp_path, expires):
         assert own.audit().spent == 18
 
 
-def test_a_settlement_may_be_repeated_and_not_changed(tmp_path):
-    with books(tmp_path) as own:
+def test_a_settlement_may_be_repeated_and_not_changed(place):
+    with books(place) as own:
         own.begin(3.0)
         own.settle({0: Delivery(2, ["a", "b"])}, {1: "lies"}, round=1)
-    with books(tmp_path) as again:
-        before = rows(tmp_path)
+    with books(place) as again:
+        before = rows(place)
         again.settle({0: Delivery(2, ["a", "b"])}, {1: "lies"}, round=1)
         for other in ({0: Delivery(2, ["a", "c"])}, {}, None):
             with pytest.raises(LedgerError, match="round 1: was settled otherwise"):
                 again.settle(other, {1: "lies"}, round=1)
         with pytest.raises(SettingError, match="settle: round = 2: was not begun"):
             again.settle({}, round=2)
-        assert rows(tmp_path) == before
+        assert rows(place) == before
 
 
-def test_between_two_rounds_reports_count_once_under_a_key(tmp_path):
-    with books(tmp_path, horizon=1, budget=200.0) as own:
+def test_between_two_rounds_reports_count_once_under_a_key(place):
+    with books(place, horizon=1, budget=200.0) as own:
         own.begin(3.0)
         own.settle({0: 2})
         with pytest.raises(SettingError, match="no round was begun, so name the order"):
@@ -175,14 +175,14 @@ def test_between_two_rounds_reports_count_once_under_a_key(tmp_path):
         with pytest.raises(LedgerError, match="key = queue 17: is that of entry 4"):
             own.settle({0: Delivery(3, round=1)}, key="queue 17")
         own.audit()
-    with books(tmp_path, horizon=1, budget=200.0) as again:
+    with books(place, horizon=1, budget=200.0) as again:
         again.settle(late, key="queue 17")
         assert again.audit().spent == 21
 
 
-def test_clients_have_names(tmp_path, headgate):
+def test_clients_have_names(place, headgate):
     system = System(NAMED, budget=20.0, horizon=100, currency="EUR")
-    with Books(tmp_path, system, Headgate(fill=8.0)) as own:
+    with Books(place, system, Headgate(fill=8.0)) as own:
         price = {"clinic-c": 1.0, "clinic-a": 3.0, "clinic-b": 2.0}
         found = own.begin(price, present=["clinic-c", "clinic-a"])
         assert [(each.client, each.price) for each in found] == [
@@ -197,20 +197,20 @@ def test_clients_have_names(tmp_path, headgate):
         with pytest.raises(SettingError, match="give the new one a name"):
             own.amend(join=4)
     named = ("--join", 4, "--name", "clinic-d")
-    headgate("ledger", "amend", tmp_path, *named)
-    headgate("ledger", "amend", tmp_path, "--leave", "clinic-b")
+    headgate("ledger", "amend", place, *named)
+    headgate("ledger", "amend", place, "--leave", "clinic-b")
     order = ("--round", 1, "--client", "clinic-a")
-    out, _ = headgate("ledger", "adjust", tmp_path, *order, "--amount", 0.5)
+    out, _ = headgate("ledger", "adjust", place, *order, "--amount", 0.5)
     assert "clinic-a" in out
-    _, err = headgate("ledger", "amend", tmp_path, "--leave", "clinic-x", code=2)
+    _, err = headgate("ledger", "amend", place, "--leave", "clinic-x", code=2)
     assert "leave = 'clinic-x': is no client" in err
-    with Books(tmp_path, system, Headgate(fill=8.0)) as again:
+    with Books(place, system, Headgate(fill=8.0)) as again:
         there = [each.client for each in again.begin(2.0)]
         assert there == ["clinic-a", "clinic-c", "clinic-d"]
         assert again.audit().spent == Decimal("5.5")
     other = System(dict.fromkeys("abc", 8), budget=20.0, horizon=100)
     with pytest.raises(LedgerError, match="was opened with"):
-        Books(tmp_path, other, Headgate(fill=8.0))
+        Books(place, other, Headgate(fill=8.0))
 
 
 # money
@@ -238,9 +238,9 @@ def test_never_more_is_let_out_than_there_is(prices, wanted, cents, lot, quantum
     assert all(samples % lot == 0 for samples in found)
 
 
-def test_charges_are_whole_units_of_the_quantum(tmp_path):
+def test_charges_are_whole_units_of_the_quantum(place):
     system = System([8, 9], budget=20.0, horizon=20, quantum=0.01)
-    with Books(tmp_path, system, Headgate()) as own:
+    with Books(place, system, Headgate()) as own:
         own.begin(0.3333)
         for part in (3, 2, 3):
             report = {0: Delivery(part, round=1)}
@@ -269,12 +269,12 @@ def bought(folder, delay, seed, rounds=100):
         return own.ledger.ever[0], float(found.spent), own.rounds_left, left
 
 
-def test_a_slow_queue_costs_little_and_its_delay_is_learned(tmp_path, monkeypatch):
+def test_a_slow_queue_costs_little_and_its_delay_is_learned(place, monkeypatch):
     monkeypatch.setattr("headgate.books.durable.SYNCHRONOUS", "OFF")
     shares, prices = [], []
     for seed in range(4):
-        labels, spent, *_ = bought(tmp_path / f"{seed}", 0, seed)
-        fewer, less, end, last = bought(tmp_path / f"late {seed}", 10, seed)
+        labels, spent, *_ = bought(place / f"{seed}", 0, seed)
+        fewer, less, end, last = bought(place / f"late {seed}", 10, seed)
         assert (end, last) == (0, 0)
         shares.append(fewer / labels)
         prices.append(less / fewer / (spent / labels))
@@ -300,8 +300,8 @@ def test_what_is_under_way_counts_as_bought():
 # statements
 
 
-def test_a_statement_is_of_a_period_and_lines_come_in_pages(tmp_path, headgate):
-    with books(tmp_path) as own:
+def test_a_statement_is_of_a_period_and_lines_come_in_pages(place, headgate):
+    with books(place) as own:
         for day in (1, 2, 3):
             own.begin(1.0, when=f"2026-11-{day:02}")
             own.settle({0: Delivery(8, [f"{day}-{n}" for n in range(8)]), 1: 9})
@@ -309,13 +309,13 @@ def test_a_statement_is_of_a_period_and_lines_come_in_pages(tmp_path, headgate):
         period = own.statement("2026-11-02", "2026-11-03")
         assert {line.round for line in period.lines} == {2}
         assert period.spent == every.spent
-    with opened(tmp_path) as journal:
+    with opened(place) as journal:
         pages, after = [], (0, -1)
         while page := list(islice(lines(journal, after=after), 2)):
             pages.append(page)
             after = page[-1][:2]
     assert [line for page in pages for line in page] == every.lines
     dates = ("--since", "2026-11-03", "--format", "json", "--out", "-")
-    out, _ = headgate("ledger", "export", tmp_path, *dates)
+    out, _ = headgate("ledger", "export", place, *dates)
     assert '"2-0"' not in out
     assert '"3-0"' in out

@@ -21,7 +21,7 @@ from headgate.control.policies import Constant, Headgate
 from headgate.control.retention import Fifo
 from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
 
-from .kept import SYSTEM, books, rows
+from .kept import SYSTEM, InPostgres, books, rows
 
 
 class Interrupted(Headgate):
@@ -40,9 +40,9 @@ class Interrupted(Headgate):
         return super().admit(view, memory)
 
 
-def test_an_amendment_during_a_decision_holds_from_the_next_round_and_replays(tmp_path):
-    Interrupted.folder = tmp_path
-    with Books(tmp_path, SYSTEM, Interrupted()) as own:
+def test_an_amendment_during_a_decision_holds_from_the_next_round_and_replays(place):
+    Interrupted.folder, Interrupted.amending = place, None
+    with Books(place, SYSTEM, Interrupted()) as own:
         for t in range(1, 5):
             own.begin(3.0)
             if t == 2:
@@ -54,7 +54,7 @@ def test_an_amendment_during_a_decision_holds_from_the_next_round_and_replays(tm
             [2],
         )
         assert own.system.money(5) == 1000.0, "the running process knows it"
-    with books(tmp_path, Interrupted()) as again:
+    with books(place, Interrupted()) as again:
         assert again.audit().spent == found.spent
 
 
@@ -80,10 +80,10 @@ def amenders():
 @pytest.mark.parametrize(
     "change", [{"leave": 1}, {"money": -1500.0}, {"join": 7}], ids=str
 )
-def test_two_people_who_amend_at_once_are_heard_one_after_the_other(tmp_path, change):
+def test_two_people_who_amend_at_once_are_heard_one_after_the_other(place, change):
     with amenders() as both:
         for attempt in range(15):
-            folder = tmp_path / str(attempt)
+            folder = place / str(attempt)
             books(folder).close()
             for name, each in zip("ab", both, strict=True):
                 each.stdin.write(
@@ -100,15 +100,15 @@ def test_two_people_who_amend_at_once_are_heard_one_after_the_other(tmp_path, ch
                 assert len(own.audit().amendments) == accepted
 
 
-def test_two_commands_at_once_leave_accounts_that_can_be_shown(tmp_path):
-    books(tmp_path).close()
+def test_two_commands_at_once_leave_accounts_that_can_be_shown(place):
+    books(place).close()
     command = [
         sys.executable,
         "-m",
         "headgate.cli",
         "ledger",
         "amend",
-        tmp_path,
+        place,
         "--leave",
         "1",
         "--by",
@@ -122,12 +122,12 @@ def test_two_commands_at_once_leave_accounts_that_can_be_shown(tmp_path):
     errors = [each.communicate(timeout=120)[1] for each in both]
     assert sorted(each.returncode for each in both) == [0, 2]
     assert "leave = 1: is not a client; there are 2" in "".join(errors)
-    with books(tmp_path) as own:
+    with books(place) as own:
         assert own.audit().system.amended.left == (1,)
 
 
-def test_amendments_while_a_round_is_open_are_checked_against_those_that_wait(tmp_path):
-    with books(tmp_path) as own:
+def test_amendments_while_a_round_is_open_are_checked_against_those_that_wait(place):
+    with books(place) as own:
         own.begin(3.0)
         own.amend(leave=1)
         with pytest.raises(
@@ -149,13 +149,13 @@ def test_amendments_while_a_round_is_open_are_checked_against_those_that_wait(tm
         own.amend(budget=5.0)
         own.settle()
         own.audit()
-    with books(tmp_path) as again:
+    with books(place) as again:
         assert again.system.amended.left == (0, 1)
         assert again.audit().system.budget == 5.0
 
 
-def test_a_client_that_joins_while_a_round_is_open_can_leave_before_the_next(tmp_path):
-    with books(tmp_path) as own:
+def test_a_client_that_joins_while_a_round_is_open_can_leave_before_the_next(place):
+    with books(place) as own:
         own.begin(3.0)
         own.amend(join=5)
         own.amend(leave=3)
@@ -163,15 +163,15 @@ def test_a_client_that_joins_while_a_round_is_open_can_leave_before_the_next(tmp
         assert [each.client for each in own.begin(3.0)] == [0, 1, 2]
         own.settle()
         own.audit()
-    with books(tmp_path) as again:
+    with books(place) as again:
         assert again.audit().system.clients == 4
 
 
-def test_an_open_end_after_a_refund_takes_back_no_more_than_is_left(tmp_path):
+def test_an_open_end_after_a_refund_takes_back_no_more_than_is_left(place):
     """What waits counts: after a refund of 60 of 81, an open end that takes back 30
     would leave less than nothing.
     """
-    with books(tmp_path) as own:
+    with books(place) as own:
         own.begin(3.0)
         own.settle()
         own.begin(3.0)
@@ -186,12 +186,12 @@ def test_an_open_end_after_a_refund_takes_back_no_more_than_is_left(tmp_path):
         own.amend(horizon="open", money=-20.0)
         own.settle()
         own.audit()
-    books(tmp_path).close()
+    books(place).close()
 
 
 @pytest.mark.parametrize("kind", ["join", "money", "adjust"])
-def test_audit_raises_no_alarm_while_an_amendment_waits(tmp_path, kind):
-    with books(tmp_path) as own:
+def test_audit_raises_no_alarm_while_an_amendment_waits(place, kind):
+    with books(place) as own:
         own.begin(3.0)
         own.settle()
         own.begin(3.0)
@@ -208,11 +208,11 @@ def test_audit_raises_no_alarm_while_an_amendment_waits(tmp_path, kind):
         own.audit()
 
 
-def test_a_forked_child_is_told_to_open_the_accounts_itself(tmp_path):
-    with books(tmp_path) as own:
+def test_a_forked_child_is_told_to_open_the_accounts_itself(place):
+    with books(place) as own:
         own.begin(3.0)
         own.settle()
-        before = rows(tmp_path)
+        before = rows(place)
         reads, writes = os.pipe()
         child = os.fork()
         if not child:
@@ -225,14 +225,14 @@ def test_a_forked_child_is_told_to_open_the_accounts_itself(tmp_path):
             os._exit(0)
         os.waitpid(child, 0)
         assert "was opened by process" in os.read(reads, 1000).decode()
-        assert rows(tmp_path) == before
+        assert rows(place) == before
         own.begin(3.0)
         own.settle()
         own.audit()
 
 
-def test_a_key_makes_a_repeat_harmless(tmp_path):
-    with books(tmp_path) as own:
+def test_a_key_makes_a_repeat_harmless(place):
+    with books(place) as own:
         own.begin(3.0)
         own.settle()
         for _ in range(3):
@@ -253,21 +253,19 @@ def test_a_key_makes_a_repeat_harmless(tmp_path):
         assert own.audit().spent == 76.5
         assert own.system.money(2) == 2500.0
     for _ in range(2):
-        found = amend(
-            tmp_path, Amendment(adjust=-4.5), "ben", "", (1, 0), "invoice 1182"
-        )
+        found = amend(place, Amendment(adjust=-4.5), "ben", "", (1, 0), "invoice 1182")
     assert [each.key for each in found.amendments] == ["invoice 1182", "board 7"]
 
 
-def test_an_adjustment_belongs_to_an_order(tmp_path):
-    with books(tmp_path) as own:
+def test_an_adjustment_belongs_to_an_order(place):
+    with books(place) as own:
         own.begin(3.0)
         own.settle()
         with pytest.raises(
             SettingError,
             match="adjust = 5: belongs to an order; name its round and its client",
         ):
-            amend(tmp_path, Amendment(adjust=5.0), "anna", "")
+            amend(place, Amendment(adjust=5.0), "anna", "")
         assert own.audit().amendments == []
 
 
@@ -279,21 +277,21 @@ def test_an_adjustment_belongs_to_an_order(tmp_path):
     [Headgate(rule=Fifo(capacity=(3, 3))), Constant(rate=2.0, K=2, capacity=(3, 3))],
 )
 def test_a_command_refuses_what_the_policy_of_the_accounts_cannot_work_with(
-    tmp_path, headgate, policy
+    place, headgate, policy
 ):
     """The command does not know the policy: the accounts remember what it refuses."""
     system = System([8, 8], 20.0, 50)
-    with Books(tmp_path, system, policy) as own:
+    with Books(place, system, policy) as own:
         own.begin(2.0)
         own.settle()
-        before = rows(tmp_path)
-        _, err = headgate("ledger", "amend", tmp_path, "--join", 4, code=2)
+        before = rows(place)
+        _, err = headgate("ledger", "amend", place, "--join", 4, code=2)
         assert "join = 4: the policy of these accounts cannot work with it: " in err
         with pytest.raises(HeadgateError):
             own.amend(join=4)
-        assert rows(tmp_path) == before
+        assert rows(place) == before
         own.amend(money=5.0)
-    with Books(tmp_path, system, policy) as again:
+    with Books(place, system, policy) as again:
         again.begin(2.0)
         again.settle()
         again.audit()
@@ -301,21 +299,30 @@ def test_a_command_refuses_what_the_policy_of_the_accounts_cannot_work_with(
 
 HOLDS = """
 import sqlite3, sys, time
-db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db = sqlite3.connect(sys.argv[1] + "/ledger.sqlite", isolation_level=None)
 db.execute("BEGIN IMMEDIATE")
 print("held", flush=True)
 time.sleep(1.0)
 db.execute("ROLLBACK")
 """
+HOLDS_IN_POSTGRES = """
+import psycopg, sys, time
+database, _, account = sys.argv[1].rpartition("/")
+with psycopg.connect(database) as db:
+    db.execute(f'LOCK TABLE "{account}".entries IN EXCLUSIVE MODE')
+    print("held", flush=True)
+    time.sleep(1.0)
+"""
 
 
 def test_ctrl_c_while_a_call_waits_for_another_process_leaves_no_transaction_open(
-    tmp_path,
+    place,
 ):
-    with books(tmp_path) as own:
+    holds = HOLDS_IN_POSTGRES if isinstance(place, InPostgres) else HOLDS
+    with books(place) as own:
         own.begin(3.0)
         own.settle()
-        command = [sys.executable, "-c", HOLDS, tmp_path / "ledger.sqlite"]
+        command = [sys.executable, "-c", holds, place]
         with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as other:
             assert other.stdout.readline() == "held\n"
             before = signal.signal(
@@ -330,8 +337,8 @@ def test_ctrl_c_while_a_call_waits_for_another_process_leaves_no_transaction_ope
         own.audit()
 
 
-def test_another_thread_is_told_so_and_may_close(tmp_path):
-    own, said = books(tmp_path), []
+def test_another_thread_is_told_so_and_may_close(place):
+    own, said = books(place), []
 
     def use():
         try:
@@ -344,7 +351,7 @@ def test_another_thread_is_told_so_and_may_close(tmp_path):
     thread.start()
     thread.join()
     assert "it was opened in another thread, which alone may use it" in said[0]
-    with books(tmp_path) as again:
+    with books(place) as again:
         again.begin(3.0)
         again.settle()
 
@@ -353,12 +360,12 @@ def test_another_thread_is_told_so_and_may_close(tmp_path):
     "change", [{"leave": 1}, {"money": -1500.0}, {"join": 5}], ids=str
 )
 def test_an_amendment_of_an_open_round_waits_also_when_the_accounts_are_opened_again(
-    tmp_path, change
+    place, change
 ):
-    with books(tmp_path) as own:
+    with books(place) as own:
         orders = own.begin(3.0)
         own.amend(**change)
-    with books(tmp_path) as again:
+    with books(place) as again:
         assert again.begin(9.0) == orders
         again.settle()
         again.begin(3.0)
@@ -376,25 +383,25 @@ class OfFour(Headgate):
 
 
 @pytest.mark.parametrize("open_", [False, True], ids=["idle", "open"])
-def test_terms_under_which_the_policy_cannot_work_are_refused(tmp_path, open_):
+def test_terms_under_which_the_policy_cannot_work_are_refused(place, open_):
     """The first client may join, and the second may not: the amendment is tried with
     those that wait.
     """
-    with books(tmp_path, OfFour()) as own:
+    with books(place, OfFour()) as own:
         if open_:
             own.begin(3.0)
         own.amend(join=5)
-        before = rows(tmp_path)
+        before = rows(place)
         with pytest.raises(
             SettingError, match=r"amend: .*system\.buffers: at most four clients"
         ):
             own.amend(join=5)
-        assert rows(tmp_path) == before
-    books(tmp_path, OfFour()).close()
+        assert rows(place) == before
+    books(place, OfFour()).close()
 
 
-def test_what_a_forked_child_closes_stays_open_for_its_parent(tmp_path):
-    with books(tmp_path) as own:
+def test_what_a_forked_child_closes_stays_open_for_its_parent(place):
+    with books(place) as own:
         own.begin(3.0)
         reads, writes = os.pipe()
         child = os.fork()
@@ -414,20 +421,23 @@ def test_what_a_forked_child_closes_stays_open_for_its_parent(tmp_path):
         own.audit()
 
 
-def test_a_client_that_joins_right_before_a_round_is_written_is_asked_in_it(tmp_path):
+def test_a_client_that_joins_right_before_a_round_is_written_is_asked_in_it(
+    place, monkeypatch
+):
     """Left out, `present` means all clients that there are when the round is
     written.
     """
-    with books(tmp_path) as own:
+    usual = Tables.transaction
+    with books(place) as own:
         own.begin(3.0)
         own.settle()
 
-        def joins(statement):
-            if statement.startswith("BEGIN IMMEDIATE"):
-                own._journal.tables._db.set_trace_callback(None)
-                amend(tmp_path, Amendment(join=5), "anna", "")
+        def joins(tables):
+            monkeypatch.undo()
+            amend(place, Amendment(join=5), "anna", "")
+            return usual(tables)
 
-        own._journal.tables._db.set_trace_callback(joins)
+        monkeypatch.setattr(Tables, "transaction", joins)
         assert [each.client for each in own.begin(0.1)] == [0, 1, 2, 3]
         own.settle()
         assert own.audit().system.clients == 4
@@ -444,31 +454,31 @@ class OfThree(Headgate):
 
 
 def test_a_policy_that_fails_for_other_clients_can_be_opened_and_no_client_joins(
-    tmp_path, headgate
+    place, headgate
 ):
-    with books(tmp_path, OfThree()) as own:
+    with books(place, OfThree()) as own:
         own.begin(3.0)
         own.settle()
-        before = rows(tmp_path)
+        before = rows(place)
         with pytest.raises(
             SettingError,
             match=r"amend: join = 5: the policy .* cannot work with it: KeyError\(4\)",
         ):
             own.amend(join=5)
-        _, err = headgate("ledger", "amend", tmp_path, "--join", 5, code=2)
+        _, err = headgate("ledger", "amend", place, "--join", 5, code=2)
         assert err.count("\n") == 1
-        assert rows(tmp_path) == before
+        assert rows(place) == before
         own.begin(2.0)
         own.settle()
-    with books(tmp_path, OfThree()) as again:
+    with books(place, OfThree()) as again:
         again.audit()
 
 
-def test_a_round_stays_open_where_its_repeat_fails(tmp_path, monkeypatch):
+def test_a_round_stays_open_where_its_repeat_fails(place, monkeypatch):
     def fails(tables, after=0):
         raise DataError("the disk is gone")
 
-    with books(tmp_path) as own:
+    with books(place) as own:
         own.begin(3.0)
         monkeypatch.setattr(Tables, "entries", fails)
         with pytest.raises(DataError):
@@ -478,16 +488,16 @@ def test_a_round_stays_open_where_its_repeat_fails(tmp_path, monkeypatch):
         assert own.audit().spent == 81
 
 
-def test_a_statement_and_an_audit_are_of_one_moment(tmp_path, monkeypatch):
+def test_a_statement_and_an_audit_are_of_one_moment(place, monkeypatch):
     """What another process writes while they read is in all of it or in nothing."""
     usual = Tables.orders
 
     def slow(tables, *given):
         monkeypatch.undo()
-        amend(tmp_path, Amendment(adjust=-5.0), "anna", "meanwhile", (1, 0))
+        amend(place, Amendment(adjust=-5.0), "anna", "meanwhile", (1, 0))
         return usual(tables, *given)
 
-    with books(tmp_path) as own:
+    with books(place) as own:
         own.begin(3.0)
         own.settle()
         for look, before in ((own.statement, 81), (own.audit, 76)):
@@ -497,17 +507,17 @@ def test_a_statement_and_an_audit_are_of_one_moment(tmp_path, monkeypatch):
 
 
 def test_an_amendment_right_before_the_transaction_of_a_decision_is_in_it(
-    tmp_path, monkeypatch
+    place, monkeypatch
 ):
     """`begin` has read the entries already, to see whether a round is open."""
     usual = Tables.transaction
 
     def late(tables):
         monkeypatch.undo()
-        amend(tmp_path, Amendment(leave=1), "anna", "board")
+        amend(place, Amendment(leave=1), "anna", "board")
         return usual(tables)
 
-    with books(tmp_path) as own:
+    with books(place) as own:
         own.begin(3.0)
         own.settle()
         monkeypatch.setattr(Tables, "transaction", late)
@@ -516,18 +526,19 @@ def test_an_amendment_right_before_the_transaction_of_a_decision_is_in_it(
         own.begin(3.0)
         own.settle()
         own.audit()
-    books(tmp_path).close()
+    books(place).close()
 
 
-def test_ctrl_c_right_after_a_commit_loses_nothing(tmp_path, monkeypatch):
+def test_ctrl_c_right_after_a_commit_loses_nothing(place, monkeypatch):
     """The round is settled on disk, and the process that goes on reads so."""
 
-    def interrupted(anchor, folder):
+    def interrupted(*given):
         raise KeyboardInterrupt
 
-    with books(tmp_path) as own:
+    with books(place) as own:
         own.begin(3.0)
-        monkeypatch.setattr("headgate.books.anchor.Anchor.write", interrupted)
+        tables = type(own._journal.tables)
+        monkeypatch.setattr(tables, "write_anchor", interrupted)
         with pytest.raises(KeyboardInterrupt):
             own.settle()
         monkeypatch.undo()
@@ -535,5 +546,5 @@ def test_ctrl_c_right_after_a_commit_loses_nothing(tmp_path, monkeypatch):
         own.settle(round=1)
         own.begin(2.0)
         own.settle()
-    with books(tmp_path) as again:
+    with books(place) as again:
         assert again.audit().rounds == 2

@@ -2,10 +2,14 @@
 saved, and that a finished run is finished.
 """
 
+import logging
 import re
 from contextlib import closing
+from logging import ERROR
 
 import pytest
+from flwr.app import Context, RecordDict
+from flwr.common import log
 from flwr.serverapp import strategy as flower
 from test_gated import CLIENTS, an_app, first
 from worlds import World, an_experiment
@@ -14,6 +18,7 @@ from headgate.analysis.accounts import ledger_facts
 from headgate.books.statement import opened, statement
 from headgate.errors import SettingError
 from headgate.flower import Gated
+from headgate.flower.client import open_store
 from headgate.records.reader import RunFolder
 from headgate.web.answers import detail
 from headgate.web.metrics import metrics_text
@@ -80,6 +85,7 @@ def test_prices_come_from_a_function_and_the_log_says_why_and_who(
 
     run = RunFolder.open(tmp_path / "run")
     assert run.kind("data") == run.kind("model") == "the app's own"
+    assert {"data", "model"} & run.config.keys() == set()
     assert ledger_facts(run).saved == found.saved
     library = Library(tmp_path / "run")
     assert detail(library, "run").conclusion.startswith(found.sentence)
@@ -110,6 +116,38 @@ def test_what_clients_measure_is_recorded_and_comes_back(tmp_path, monkeypatch):
     assert not [line for line in world.lines if line.startswith("round ")]
     after = [(each.round, each.spent, each.sha256) for each in world.rounds()]
     assert after == before
+
+
+@pytest.fixture
+def flowers_log(caplog, monkeypatch):
+    for name, value in {"propagate": True, "disabled": False}.items():
+        monkeypatch.setattr(logging.getLogger("flwr"), name, value)
+    return caplog
+
+
+def test_a_refusal_stands_in_flowers_log_in_one_line(tmp_path, flowers_log):
+    with pytest.raises(SettingError) as caught:
+        Gated(flower.FedAvg(), {**RECIPE, "runs": {}}, tmp_path / "run")
+    log(ERROR, "%s raised an exception", "ServerApp", exc_info=caught.value)
+    log(ERROR, "%s raised an exception", "ServerApp", exc_info=ValueError("theirs"))
+    ours, theirs = flowers_log.records
+    assert logging.Formatter().format(ours).splitlines() == [
+        "headgate: SettingError: [runs]: unknown section; did you mean run?"
+    ]
+    assert "ServerApp raised an exception\nValueError: theirs" in (
+        logging.Formatter().format(theirs)
+    )
+
+
+def test_clients_say_once_where_they_keep_their_samples(
+    tmp_path, flowers_log, monkeypatch
+):
+    monkeypatch.setenv("HEADGATE_STORE", str(tmp_path / "here"))
+    context = Context(1, 2, {"partition-id": 0}, RecordDict(), {})
+    for _ in range(2):
+        open_store(context, None).close()
+    said = [record.getMessage() for record in flowers_log.records]
+    assert said == [f"headgate: clients keep their samples in {tmp_path / 'here'}"]
 
 
 def test_a_source_that_ran_dry_is_said_everywhere(tmp_path, monkeypatch, headgate):

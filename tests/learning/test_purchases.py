@@ -49,12 +49,9 @@ def made_up(asked, seeds, rows):
 
 def source_of(rule, data, ends):
     world = SimpleNamespace(at=lambda t: np.full((2, CLIENTS), t % CONCEPTS))
-    known = [Written()] * 2, ends, np.arange(10**6), made_up, CLIENTS, world, data
-    return (
-        ChoosingSource(*known, RULES[rule], np.array([4, 9]))
-        if rule
-        else PurchaseSource(*known)
-    )
+    known = [Written()] * 2, ends, np.arange(10**6), made_up, CLIENTS
+    known = *known, np.array([4, 9]), world, data
+    return ChoosingSource(*known, RULES[rule]) if rule else PurchaseSource(*known)
 
 
 def ledger_of(admitted, held, places):
@@ -74,6 +71,7 @@ def ledger_of(admitted, held, places):
     }
     ledger = SimpleNamespace(
         admitted=admitted,
+        ordered=admitted,
         dropped=dropped,
         contents=SimpleNamespace(places=table),
         **trial,

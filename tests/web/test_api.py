@@ -336,10 +336,10 @@ def test_refusals_are_one_line(page, path, status, says):
     answer = page.get(path)
     assert (answer.status, answer.headers["content-type"]) == (
         status,
-        "application/json",
+        "application/problem+json",
     )
-    assert says in answer.json["error"]
-    assert "\n" not in answer.json["error"]
+    assert says in answer.json["detail"]
+    assert "\n" not in answer.json["detail"]
 
 
 def test_a_plan_that_is_refused_names_the_key_of_the_recipe(page):
@@ -355,7 +355,7 @@ def test_a_plan_that_is_refused_names_the_key_of_the_recipe(page):
     ):
         answer = page.post("/api/plan", json.dumps(asked | more).encode())
         assert answer.status == 400
-        assert answer.json["error"].startswith(says)
+        assert answer.json["detail"].startswith(says)
 
 
 def test_nothing_is_written(page, runs):

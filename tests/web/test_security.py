@@ -63,7 +63,7 @@ def test_names_of_this_machine_are_answered_to_and_no_others(page, host):
             assert answer.status == 200
         else:
             assert answer.status == 400
-            assert "not a name of this server" in answer.json["error"]
+            assert "not a name of this server" in answer.json["detail"]
 
 
 def test_browsers_are_told_to_load_nothing_from_elsewhere(page):
@@ -132,7 +132,7 @@ def test_without_the_token_nothing_is_told(guarded):
     ):
         answer = guarded.get(path)
         assert answer.status == 401
-        assert "open the link that headgate serve printed" in answer.json["error"]
+        assert "open the link that headgate serve printed" in answer.json["detail"]
         assert "set-cookie" not in answer.headers
     for wrong in (
         {"Cookie": "headgate_token=wrong"},
@@ -173,7 +173,7 @@ def test_forms_of_other_pages_are_not_taken(page, kind):
     answer = page.ask(
         "POST", "/api/plan", b"{}", {"Content-Type": kind} if kind else {}
     )
-    assert (answer.status, "must be a valid dictionary" in answer.json["error"]) == (
+    assert (answer.status, "must be a valid dictionary" in answer.json["detail"]) == (
         400,
         True,
     )
@@ -193,7 +193,7 @@ def test_other_pages_may_not_send(page):
     headers["Origin"] = f"http://127.0.0.1:{page.port}"
     assert (
         "system = '': Field required"
-        in page.ask("POST", "/api/plan", b"{}", headers).json["error"]
+        in page.ask("POST", "/api/plan", b"{}", headers).json["detail"]
     )
 
 
@@ -225,7 +225,7 @@ def test_bodies_are_limited_before_they_are_read(page):
 def test_malformed_json_is_refused(page, text):
     answer = page.post("/api/plan", text)
     assert answer.status in (400, 422)
-    assert "error" in answer.json
+    assert "detail" in answer.json
 
 
 def test_a_token_is_made_where_one_is_needed_or_comes_from_where_nobody_sees_it(

@@ -88,8 +88,8 @@ def test_a_browser_that_asks_for_no_page_gets_one_and_a_script_gets_json(tmp_pat
     )
     assert b"<main" in shown.body
     assert "content-security-policy" in shown.headers
-    assert (told.status, told.json) == (404, {"error": "/nopage: not found"})
-    assert (of_api.status, of_api.json) == (404, {"error": "/api/nothing: not found"})
+    assert (told.status, told.json["detail"]) == (404, "/nopage: not found")
+    assert (of_api.status, of_api.json["detail"]) == (404, "/api/nothing: not found")
 
 
 def test_beyond_this_machine_the_link_holds_a_token(serve, monkeypatch):

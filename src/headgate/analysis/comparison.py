@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from textwrap import fill
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -32,6 +31,7 @@ from headgate.analysis.limits import conclusion, holm
 from headgate.analysis.runs import MEASURES, Runs, summary_of_dips
 from headgate.analysis.savings import (
     OURS,
+    UNKNOWN,
     Row,
     Saving,
     amount,
@@ -45,7 +45,9 @@ from headgate.analysis.summary import DIPS, policy_table, summarise
 from headgate.errors import DataError
 
 BINDING = (0.125, 0.25, 0.5)
-"""budgets to propose, as shares of what all places cost in a round"""
+"""budgets to propose, as shares of what all places cost in a round, or of the least
+budget beyond which accuracy no longer rises
+"""
 RIVAL = "constant"
 """the policy that all others are tested against"""
 LAST = "last: mean test accuracy in the last tenth of the rounds"
@@ -59,8 +61,6 @@ UNFAIR = {
 """what references have that nobody has"""
 SUM, PLACE = re.compile(r", sha256 [0-9a-f]{64}"), re.compile(r"(?<=file )\S*/")
 """what the text of recorded prices has beside the name of their file"""
-LINE = 80
-"""the most characters of a line of text"""
 
 
 def closed(
@@ -153,8 +153,10 @@ def _row(one: Runs) -> dict[str, Any]:
     known = summarise(one)
     of_runs = ("prices", "unit", "budget", "policy", "reference", "rounds")
     of_summary = ("price_paid", "price_offered", "peak_n", "paid", "N", "kept_limits")
+    delay = {"delay": one.delay} if one.delay else {}
     return {
         **{name: getattr(one, name) for name in of_runs},
+        **delay,
         **{name: getattr(known, name) for name in of_summary},
         "seeds": len(one.learnt),
         "diverged": known.lost,
@@ -233,14 +235,42 @@ def comparison_tables(
     for prices, own in by_price.items():
         saved = chosen_budget(savings(own, RIVAL), budget)
         if saved:
-            things.append(f"{fill(opened(saved), LINE)}\n")
+            things += _flat(own, saved)
+            things.append(f"{opened(saved)}\n")
         things.append(f"{_given(found, prices)}\n")
         at = _shown_budget(own, saved, budget)
         shown = [row for row in own if row["budget"] == at]
         things.append(_at_budget(shown, saved))
+    things += queue_costs(rows)
     if any("dips" in row for row in rows):
         things += _summaries(by_offer(found), DIPS)
     return [*_loose(found), *things, _notes(rows)]
+
+
+def queue_costs(rows: Sequence[Row]) -> list[str]:
+    """Return a line for each policy and budget that was compared with a delay and
+    without: what the slow queue costs in accuracy and money.
+    """
+    said = []
+    at_once = {
+        (row["prices"], row["budget"], row["policy"]): row
+        for row in rows
+        if "delay" not in row and row["learnt"]
+    }
+    for row in rows:
+        delay = row.get("delay", "")
+        prices = row["prices"].removesuffix(delay).removesuffix(", ")
+        before = at_once.get((prices, row["budget"], row["policy"]))
+        if delay and before and row["learnt"]:
+            gap = plus_minus(paired(row, before, "last"), 1, signs=True)
+            paid, once = row["price_paid"], before["price_paid"]
+            dearer = percent(round(paid / once, 2) - 1) if paid and once else DASH
+            at = amount(row.get("unit") or "", row["budget"])
+            said.append(
+                f"{delay}, {row['policy']} at {at} a round: {gap} points, labels"
+                f" {dearer} dearer"
+            )
+    return ["\n".join(["Beside no delay:", *said, ""])] if said else []
 
 
 def _loose(found: Sequence[Runs]) -> list[str]:
@@ -254,21 +284,52 @@ def _loose(found: Sequence[Runs]) -> list[str]:
         loose = sorted({one.budget for one in own if one.budget >= cost})
         if loose:
             named = listed([amount(unit, each) for each in loose])
-            lower = ",".join(f"{share * cost:.2g}" for share in BINDING)
             at = f" ({prices})" if len({one.prices for one in found}) > 1 else ""
             said.append(
                 f"Money never binds at {named} a round{at}: all places cost"
                 f" {amount(unit, cost)}, so policies buy alike. Budgets that bind:"
-                f" --budgets {lower}.\n"
+                f" --budgets {_below(cost)}.\n"
             )
     return said
+
+
+def _below(money: float) -> str:
+    """Return lower budgets than this money, as `--budgets` takes them."""
+    return ",".join(f"{share * money:.2g}" for share in BINDING)
+
+
+def _flat(own: Sequence[Row], saved: Sequence[Saving]) -> list[str]:
+    """Return a sentence if accuracy no longer rises with money, so that what a policy
+    needs is not known, and budgets at which it rises; nothing otherwise.
+    """
+    lost = [one.policy for one in saved if needed(one)[0] == UNKNOWN]
+    rival = [row for row in own if row["policy"] == saved[0].rival and row["learnt"]]
+    rival.sort(key=lambda row: row["spend"])
+    flat = [row for row in rival if not _rises(row, rival[-1])]
+    if not lost or len(flat) < 2:
+        return []
+    unit = saved[0].unit
+    at = listed([amount(unit, row["budget"]) for row in flat])
+    least, most = (f"{100 * row['last'][0]:.1f}" for row in (flat[0], flat[-1]))
+    sentence = (
+        f"Accuracy no longer rises with money at {at} a round ({saved[0].rival}:"
+        f" {least} to {most} %), so what {listed(lost)} would need for it is"
+        f" {UNKNOWN}. Lower budgets tell more: --budgets {_below(flat[0]['budget'])}."
+    )
+    return [f"{sentence}\n"]
+
+
+def _rises(one: Row, richer: Row) -> bool:
+    """Return whether a policy is shown to be more accurate with more money."""
+    rise = paired(richer, one, "last")
+    return rise.low is None or rise.low > 0
 
 
 def _given(found: Sequence[Runs], prices: str) -> str:
     """Return how many clients there are, and what the prices were."""
     clients = [counted(len(one.buffers), "client") for one in found[:1]]
     plain = PLACE.sub("", SUM.sub("", prices))
-    return fill("; ".join([*clients, f"price of a sample: {plain}"]), LINE)
+    return "; ".join([*clients, f"price of a sample: {plain}"])
 
 
 def _shown_budget(
@@ -382,4 +443,4 @@ def _notes(rows: Sequence[Row]) -> str:
     kept = KEPT
     if broken:
         kept = f"Over its money or its buffers in some run: {listed(broken)}."
-    return "\n".join([*(f"{note}." for note in notes), fill(kept, LINE)])
+    return "\n".join([*(f"{note}." for note in notes), kept])

@@ -5,6 +5,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
+from textwrap import TextWrapper
 
 from rich.box import SIMPLE_HEAD
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
@@ -16,6 +17,8 @@ from headgate.escaping import printable
 WIDE = 200
 """characters of a line if the output is no terminal, so that tables keep their columns
 """
+LINE = 80
+"""the most characters of a line of text"""
 BROAD = 10_000
 """characters of a line that is wider than any table"""
 
@@ -85,6 +88,18 @@ def plain_text(text: str) -> Text:
     return Text("\n".join(map(printable, text.split("\n"))))
 
 
+def wrapped(text: str, width: int = LINE) -> str:
+    """Return a text with lines of at most `width` characters; no word is broken.
+
+    >>> print(wrapped("budgets that bind: --budgets 0.75,1.5,3", 20))
+    budgets that bind:
+    --budgets
+    0.75,1.5,3
+    """
+    wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
+    return "\n".join(map(wrapper.fill, text.split("\n")))
+
+
 def show(*things: RenderableType, console: Console | None = None) -> None:
     """Print tables and sentences to a console, by default standard output."""
     if console is None:
@@ -93,7 +108,9 @@ def show(*things: RenderableType, console: Console | None = None) -> None:
             highlight=False,
         )
     for thing in things:
-        console.print(plain_text(thing) if isinstance(thing, str) else thing)
+        if isinstance(thing, str):
+            thing = plain_text(wrapped(thing, min(console.width, LINE)))
+        console.print(thing)
 
 
 class Displayed(ABC):

@@ -168,6 +168,21 @@ number is written
 """
 
 
+def delay_text(stated: Any) -> str:
+    """Describe the setting `data.delay` of a recipe in a few words; empty if there is
+    no delay.
+
+    >>> delay_text(10), delay_text({"1": 3, "10": 1}), delay_text({"geometric": 5})
+    ('delay 10', 'delay 1: 3, 10: 1', 'delay geometric: 5')
+    """
+    if not stated or (isinstance(stated, Mapping) and set(stated) == {"0"}):
+        return ""
+    if not isinstance(stated, Mapping):
+        return f"delay {stated}"
+    weights = [f"{key}: {number(value)}" for key, value in stated.items()]
+    return shown(f"delay {', '.join(weights)}", 100)
+
+
 def prices_text(table: Any) -> str:
     """Describe a `[prices]` table of a recipe in a few words.
 

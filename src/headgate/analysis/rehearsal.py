@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -13,7 +13,14 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from headgate.analysis.display import StackedTable, plain_text
-from headgate.analysis.formatting import counted, money, number, percent, signed
+from headgate.analysis.formatting import (
+    counted,
+    delay_text,
+    money,
+    number,
+    percent,
+    signed,
+)
 from headgate.analysis.intervals import Estimate, Floats
 from headgate.analysis.pages import write_whole
 from headgate.analysis.runs import LEARNING, Runs
@@ -223,6 +230,59 @@ def _paid_for_each(result: Rehearsal) -> tuple[Floats, Floats]:
     return spent / labels, spent.sum() / labels.sum()
 
 
+class QueueCost(NamedTuple):
+    """What the delay of samples costs a policy, each with its least and most of a run.
+
+    Parameters
+    ----------
+    fewer : Estimate
+        The part of the labels that it does not get.
+    dearer : Estimate
+        The part by which a label costs more.
+    """
+
+    fewer: Estimate
+    dearer: Estimate
+
+
+def cost_of_queue(result: Rehearsal, at_once: Rehearsal) -> QueueCost:
+    """Return what a policy loses beside a rehearsal in which samples arrive at once."""
+    ours, theirs = result.admitted.sum(axis=1), at_once.admitted.sum(axis=1)
+    (each, mean), (before, mean_before) = map(_paid_for_each, (result, at_once))
+    return QueueCost(
+        fewer=_ranged(1 - ours / theirs, 1 - ours.sum() / theirs.sum()),
+        dearer=_ranged(each / before - 1, mean / mean_before - 1),
+    )
+
+
+def queue_lines(
+    experiment: Experiment,
+    results: Mapping[str, Rehearsal],
+    at_once: Mapping[str, Rehearsal],
+) -> list[str]:
+    """Return a line about the delay for each policy; none if samples arrive at once."""
+    return [
+        f"{name}: {_queue_text(experiment, results[name], before)}"
+        for name, before in at_once.items()
+    ]
+
+
+def _queue_text(
+    experiment: Experiment,
+    result: Rehearsal,
+    at_once: Rehearsal,
+) -> str:
+    """Return in words what the delay costs."""
+    fewer, dearer = cost_of_queue(result, at_once)
+    pipeline = result.ledger.pipeline
+    late = 0.0 if pipeline is None else float(pipeline.under_way.mean())
+    end = f"; {late:.3g} come after the last round" if late else ""
+    return (
+        f"{delay_text(experiment.data.delay)}: {percent(fewer.mean, 1)} fewer labels"
+        f" than without, each {percent(dearer.mean, 1)} dearer{end}"
+    )
+
+
 def _ranged(values: NDArray[Any], mean: Floats | None = None) -> Estimate:
     """Return the mean, the least and the most of the runs that have a value."""
     known = values[np.isfinite(values)]
@@ -250,6 +310,9 @@ def plan_json(
     A number is None if a policy has no such number or has a schedule.
     """
     summary = summarise_rehearsal(experiment, name, made.rehearsal)
+    queue = {}
+    if made.at_once is not None:
+        queue = cost_of_queue(made.rehearsal, made.at_once)._asdict()
     return {
         "policy": name,
         **{each: made.setting(each) for each in POINT},
@@ -257,6 +320,7 @@ def plan_json(
         **{each: getattr(summary, each) for each in VIOLATIONS},
         "peak_buffer": made.peak_buffer,
         "warning": way_out_of_limits(summary, made.policy),
+        **{f"delay_{name}": part.mean for name, part in queue.items()},
     }
 
 
@@ -293,6 +357,9 @@ def _plan_lines(
     """Return the lines of a plan's table."""
     system, client = experiment.system, made.peak_client
     lines = _bought_lines(system, made.rehearsal)
+    if made.at_once is not None:
+        text = _queue_text(experiment, made.rehearsal, made.at_once)
+        lines.append(("slow queue", text))
     lines += [
         (key, f"{numbers[key]:.6g}{UNITS.get(key, '')}")
         for key in POINT

@@ -415,13 +415,20 @@ def conclude_comparison(
 
     `budget` is the one at which policies are shown.
     """
+    # this raises an error, before anything is written, if runs cannot be compared
+    made = read_comparison(runs, folder, budget)
+    numbers = as_json({**facts_of(command, runs), "rows": made.rows})
+    write_whole("comparison", made.path, numbers.encode())
+    page = folder / "report.html"
+    write_report(runs, page, runs[0].target, made.runs, budget)
+    return replace(made, report=page)
+
+
+def read_comparison(
+    runs: Sequence[RunFolder], folder: Path, budget: float | None = None
+) -> Comparison:
+    """Return the comparison of runs in `folder`, without writing anything."""
     order = list(dict.fromkeys(name for run in runs for name in run.policies))
     found = sorted(read_runs(runs), key=lambda one: order.index(one.policy))
-    # this raises an error, before anything is written, if runs cannot be compared
     rows = comparison.rows(found)
-
-    path = folder / "compare.json"
-    numbers = as_json({**facts_of(command, runs), "rows": rows})
-    write_whole("comparison", path, numbers.encode())
-    page = write_report(runs, folder / "report.html", runs[0].target, found, budget)
-    return Comparison(path, found, rows, budget, page)
+    return Comparison(folder / "compare.json", found, rows, budget)

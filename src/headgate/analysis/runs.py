@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from headgate.analysis.formatting import prices_text, unit_of
+from headgate.analysis.formatting import delay_text, prices_text, unit_of
 from headgate.analysis.intervals import Floats
 from headgate.control.policies import KINDS
 from headgate.control.policies.references import REFERENCES as NEVER_HELD
@@ -72,10 +72,12 @@ class Runs:
     data : str, optional
         The kind of the data.
     prices : str
-        A short description of the price process.
+        A short description of the price process, and of the delay of samples.
     unit : str
         The currency; empty if the recipe states none and the prices are not recorded
         ones.
+    delay : str
+        A short description of the delay of samples; empty if there is none.
     label : str
         The name to show: the policy's name, preceded by the folder's name if several
         folders are compared.
@@ -95,6 +97,7 @@ class Runs:
     data: str | None = None
     prices: str = ""
     unit: str = ""
+    delay: str = ""
     label: str = ""
 
     def __post_init__(self) -> None:
@@ -338,6 +341,8 @@ def runs_of(
 
     settings = run.config.get("policies", {}).get(policy, {})
     kind = settings.get("kind", policy) if isinstance(settings, dict) else policy
+    prices = prices_text(run.config.get("prices"))
+    delay = delay_text(run.config.get("data", {}).get("delay"))
     return Runs(
         folder=run.name,
         policy=policy,
@@ -351,7 +356,8 @@ def runs_of(
         held=_held(held, begun, reached),
         kind=kind,
         data=run.kind("data"),
-        prices=prices_text(run.config.get("prices")),
+        prices=", ".join(filter(None, [prices, delay])),
+        delay=delay,
         unit=unit_of(run.config),
     )
 

@@ -79,7 +79,7 @@ class Need:
         if self.money is not None:
             return amount(self.unit, self.money.mean)
         if self.ends[1] == math.inf:
-            return f"at least {low}"
+            return f"at least {low}" if self.ends[0] else UNKNOWN
         return f"less than {high}" if self.ends[0] == 0 else f"{low} … {high}"
 
     def row(self) -> dict[str, Any]:
@@ -416,9 +416,10 @@ def _needed(
     `beside` is the rival's money or None.
     """
     needs = curve.money_for(wanted, accuracies)
-    least, need = float(curve.money[0]), float(needs[0])
-    if need == math.inf:
-        return None, (float(curve.money[-1]), math.inf)
+    least, most = float(curve.money[0]), float(curve.money[-1])
+    need = float(needs[0])
+    if seeds == 1 and need == math.inf:
+        return None, (most, math.inf)
     if seeds == 1 and need == 0:
         return None, (0.0, least)
     if seeds == 1:
@@ -427,6 +428,8 @@ def _needed(
     tail = expanded_tail(seeds)
     ends = np.quantile(needs[1:], [tail, 1 - tail], method="nearest")
     low, high = ends.tolist()
+    if need == math.inf:
+        return None, (min(low, most), math.inf)
     if need == 0:
         return None, (0.0, max(high, least))
     low = max(low, least)
@@ -532,6 +535,8 @@ def needed(one: Saving) -> tuple[str, str]:
     >>> found = Saving("a", "b", "last", "", "", 20.0, 0.85, 20.0, None, ends)
     >>> needed(found)
     ('not known', 'at least 40 %')
+    >>> needed(replace(found, ends=(0.0, 40.0)))
+    ('not known', 'not known')
     >>> needed(replace(found, ends=(0.0, 5.0)))
     ('less than 5.0', 'less than 25 %')
     >>> needed(replace(found, money=Estimate(9.4, 8.4, 11.0), unit="$"))
@@ -541,6 +546,8 @@ def needed(one: Saving) -> tuple[str, str]:
         share = f"{interval(one.share.scaled(100), 0)} %"
         return amount(one.unit, one.money.mean), share
     low, high = (end / one.rival_money for end in one.ends)
+    if low == 0 and high > 1:
+        return UNKNOWN, UNKNOWN
     if high == math.inf:
         return UNKNOWN, f"at least {percent(low)}"
     if low == 0:

@@ -1,7 +1,7 @@
 """Durable accounts for any training loop: purchases, deliveries and costs."""
 
 import gc
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import date, timedelta
@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
+from headgate.books.addresses import Place, place_of
+from headgate.books.beginning import Opening
 from headgate.books.border import (
     Roll,
     clients_in,
@@ -26,32 +28,30 @@ from headgate.books.border import (
     signed,
 )
 from headgate.books.course import Course, supply_table
-from headgate.books.database import Tables
 from headgate.books.exact import exact
 from headgate.books.journal import GENESIS, Journal
-from headgate.books.ledger_store import LEDGER
-from headgate.books.messages import LARGEST
 from headgate.books.moments import moment, months_between, now
 from headgate.books.nouns import (
     Balance,
     Client,
     Delivery,
     Entry,
+    KeyedSample,
     OrderState,
     Purchase,
 )
+from headgate.books.opening import tables_at
 from headgate.books.state import Begun, State, apply, to_text
 from headgate.control.amendments import Amendment
-from headgate.control.checks import optional, whole_number
+from headgate.control.checks import amount, optional, whole_number
 from headgate.control.checks import path as checked_path
 from headgate.control.controller import Controller
-from headgate.control.policy import AdmissionPolicy, check_is_policy
+from headgate.control.policy import AdmissionPolicy
 from headgate.control.supply import Supply
 from headgate.control.types import Ledger, System
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
 from headgate.limits import CLIENTS, ROUNDS, SAMPLES
-from headgate.writing import FolderLock, clear_partial
 
 if TYPE_CHECKING:
     from headgate.books.statement import Statement
@@ -62,6 +62,8 @@ NEVER = 2**31
 """
 MONTHS_AHEAD = 12
 """the most months that the date of a round may be after the latest one"""
+SERVICES = ("https://", "http://")
+"""how the address of accounts at a service begins"""
 PATHS = 100
 """paths that a forecast simulates"""
 
@@ -79,17 +81,25 @@ class Books:
     Parameters
     ----------
     folder : str or pathlib.Path
-        Folder of the accounts, created if it does not exist. Only one process at a time
-        runs rounds; others may amend.
-    system : System
-        Buffers, budget and horizon at the beginning; later changes are amendments.
-    policy : AdmissionPolicy
+        Folder of the accounts, created if it does not exist, or their address in
+        PostgreSQL, as in "postgresql://host/database/account", or at a service, as in
+        "https://host/accounts/name". Only one process at a time runs rounds; others may
+        amend.
+    system : System, optional
+        Buffers, budget and horizon at the beginning; later changes are amendments. Left
+        out, with the policy: those of the accounts that are there.
+    policy : AdmissionPolicy, optional
         Policy that decides how many samples to admit.
     seed : int, optional
         Seed of policies and rules that choose at random.
     offences : int, optional
         Number of refused reports after which a client gets no more purchases and what
         is under way at it is cancelled; left out: never.
+    wait : float, default 0
+        Seconds to wait for the process that runs rounds now, until it ends or is
+        killed.
+    token : str, optional
+        Token of a service; left out: that in HEADGATE_TOKEN.
 
     Examples
     --------
@@ -107,48 +117,67 @@ class Books:
     (Decimal('72.0'), Decimal('9.0'))
     """
 
+    def __new__(cls, folder: Place | str, *given: Any, **more: Any) -> Self:
+        """Return accounts of this class, or those at a service, which have the same
+        methods.
+        """
+        if not str(folder).startswith(SERVICES):
+            return super().__new__(cls)
+        from headgate.books.remote import RemoteBooks
+
+        return RemoteBooks(folder, *given, **more)  # type: ignore[return-value]
+
     def __init__(
         self,
-        folder: Path | str,
-        system: System,
-        policy: AdmissionPolicy,
+        folder: Place | str,
+        system: System | None = None,
+        policy: AdmissionPolicy | None = None,
         seed: int = 0,
         offences: int | None = None,
+        wait: float = 0.0,
+        token: str | None = None,
     ) -> None:
-        # a policy is of a module that is loaded already; this one need not be before
-        from headgate.control.policies.references import held
-
-        path = checked_path("Books: folder", folder)
-        if not isinstance(system, System):
+        self._place = place = place_of("Books: folder", folder)
+        if token is not None:
             raise SettingError(
-                f"Books: system = {shown(system)}: must be a headgate.System"
+                "Books: token: is for accounts at https://, which are no folder"
             )
-        self._offences = (
-            NEVER
-            if offences is None
-            else whole_number("Books: offences", offences, least=1)
-        )
-        seed = whole_number("Books: seed", seed, 0, LARGEST)
-        check_is_policy(policy, "Books: policy")
-        limited = held(policy)
-        # refuses what cannot be before anything is on disk
-        Controller(system, limited, 1, np.array([seed]))
-        self._lock = FolderLock()
+        opening = None
+        if system is not None or policy is not None:
+            opening = Opening.checked(system, policy, seed, offences)
+        patience = amount("Books: wait", wait)
+        tables = tables_at(place, new=opening is not None)
         try:
-            tables = Tables(path / LEDGER)
-            self._lock.callback(tables.close)
-            tables.lead(self._lock)
-            clear_partial(path)
-            self._journal = Journal.create_or_open(tables, system, limited, seed)
+            tables.lead(patience)
+            if opening is None:
+                opening = Opening.of(tables)
+            self._offences = opening.offences or NEVER
+            self._journal = Journal.create_or_open(
+                tables,
+                opening.system,
+                opening.limited,
+                opening.seed,
+                opening.described,
+            )
             self._why = ""
         except BaseException:
-            self._lock.close()
+            tables.close()
             raise
 
     @property
     def ledger(self) -> Ledger:
         """The policy's ledger after the last settled round."""
         return self._course.ledger
+
+    @property
+    def course_text(self) -> str:
+        """The policy's ledger after the last settled round, as text."""
+        return self._course.to_json()
+
+    @property
+    def journal(self) -> Journal:
+        """The log of these accounts, for programs that show it."""
+        return self._journal
 
     @property
     def name(self) -> str:
@@ -178,6 +207,12 @@ class Books:
         """
         with self._journal.newest() as state:
             return {state.system.named(client) for client in state.quarantined}
+
+    @property
+    def open_round(self) -> int | None:
+        """The round that was begun and is not settled; None: no round is open."""
+        with self._journal.newest() as state:
+            return None if state.open is None else state.open.round
 
     @property
     def rounds_left(self) -> int | None:
@@ -260,7 +295,7 @@ class Books:
                 _check_date(state, at)
             made = self._inputs(state, price, present, most, in_all, lot, under_way)
             if made["clients"]:
-                _check_horizon(state)
+                _check_horizon(state, self._place)
             made["expires"] = expiry_of("begin: expires", expires, t, at)
             made["overdraft"] = getattr(
                 self._course.controller.policy, "overdraft", 0.0
@@ -397,6 +432,33 @@ class Books:
         asked |= {"round": t, "refused": rejected, "all": reports is None}
         self._write_reports("settled", asked, f"settled {t}")
 
+    def deliver(
+        self,
+        reports: Mapping[Any, Delivery | list[Delivery]],
+        key: str | None = None,
+    ) -> None:
+        """Write what arrived on orders of any rounds, without settling a round.
+
+        Parameters
+        ----------
+        reports : mapping of int or str to Delivery or list of Delivery
+            What arrived from each client; each delivery names its round.
+        key : str, optional
+            Name of the reports. The same reports with the same key count once.
+
+        Raises
+        ------
+        SettingError, LedgerError
+            If a report is not what it must be, or contradicts the orders; nothing is
+            written then.
+        """
+        with self._journal.newest() as state:
+            roll = Roll(state.system)
+        request = name_of("deliver: key", key)
+        rows = reports_of("deliver: reports", reports, roll, None)
+        stored = f"key {request}" if request else None
+        self._write_reports("arrived", {"reports": rows}, stored)
+
     def _write_reports(
         self,
         kind: str,
@@ -499,6 +561,26 @@ class Books:
                 own = found.setdefault(state.system.named(client), {})
                 own[t] = order.under_way
         return found
+
+    def samples(self, client: Client, keys: Collection[str]) -> dict[str, KeyedSample]:
+        """Return those of a client's samples that arrived with these keys.
+
+        Parameters
+        ----------
+        client : int or str
+            The client.
+        keys : collection of str
+            Keys of samples. Those that did not arrive are left out of the result.
+
+        Returns
+        -------
+        dict of str to KeyedSample
+            The samples by key: round, state and reason of each.
+        """
+        with self._journal.newest() as state:
+            number = Roll(state.system).number("samples: client", client)
+            found = self._journal.tables.known(list(keys))
+            return {each.key: each for each in found if each.client == number}
 
     def amend(
         self,
@@ -686,9 +768,42 @@ class Books:
 
         return backup(self._journal, checked_path("backup: file", file))
 
+    def once(
+        self,
+        key: str,
+        digest: str,
+        do: Callable[[], str],
+        by: str = "",
+    ) -> str:
+        """Do what a request asks for once, whatever number of times it is made.
+
+        Parameters
+        ----------
+        key : str
+            Key of the request.
+        digest : str
+            Digest of its whole content.
+        do : callable
+            Calls other methods of these accounts, and returns the answer as text. What
+            it writes and its answer are one transaction.
+        by : str, optional
+            Who makes the request, for the entries that do not say it.
+
+        Returns
+        -------
+        str
+            The answer, or that which the request got when it was made first.
+
+        Raises
+        ------
+        LedgerError
+            If the key is that of a request with another content.
+        """
+        return self._journal.once(key, digest, do, by)
+
     def close(self) -> None:
-        """Close the files, so that another process can run rounds."""
-        self._lock.close()
+        """Close the accounts, so that another process can run rounds."""
+        self._journal.close()
 
     def __enter__(self) -> Self:
         return self
@@ -733,13 +848,14 @@ def _less(
     return [int(each) for each in places]
 
 
-def _check_horizon(state: State) -> None:
+def _check_horizon(state: State, place: Place) -> None:
     """Refuse to buy in a round after the last one."""
     t, horizon = state.settled + 1, state.system.horizon
     if horizon is not None and t > horizon:
         raise SettingError(
-            f"begin: round {t}: the horizon is {horizon}, so all rounds are over;"
-            f" amend(horizon={t}) adds one, and present=[] takes late reports"
+            f"begin: round {t}: the horizon is {horizon}, so all rounds of the accounts"
+            f" in {place} are over; another folder begins at round 1,"
+            f" amend(horizon={t}) adds a round, and present=[] takes late reports"
         )
 
 

@@ -1,4 +1,5 @@
-"""The database of the accounts: the only file with their SQL. SQLite is behind it.
+"""The tables of the accounts: the only file with their SQL. SQLite (`in_file`) and
+PostgreSQL (`in_postgres`) are behind it.
 
 What the accounts need of a database is here: a transaction in which a check and a write
 are one, rows that are appended, a leader, and the types INTEGER and TEXT. The log is
@@ -7,20 +8,21 @@ replay; `audit` compares them with the replay. All rows have the account that th
 of.
 """
 
+import re
+from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
 from pathlib import Path
+from time import monotonic, sleep
 from typing import Any
 
-from headgate.books.anchor import Anchor
-from headgate.books.durable import Durable, statements
-from headgate.books.ledger_store import LEDGER
 from headgate.books.messages import TEXT
 from headgate.books.nouns import Entry, KeyedSample, OrderState
+from headgate.books.session import PAGE, Session
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
-from headgate.writing import FolderLock
+from headgate.writing import InUseError
 
 FORMAT = "headgate ledger 4"
 OLD = "headgate ledger store 3"
@@ -75,7 +77,23 @@ CREATE TABLE IF NOT EXISTS samples (
     PRIMARY KEY (account, key, client)
 ) STRICT;
 CREATE INDEX IF NOT EXISTS samples_of ON samples (account, round, client);
+CREATE TABLE IF NOT EXISTS answers (
+    account TEXT NOT NULL,
+    request TEXT NOT NULL,
+    number INTEGER NOT NULL CHECK (number > 0),
+    digest TEXT NOT NULL,
+    answer TEXT NOT NULL,
+    PRIMARY KEY (account, request)
+) STRICT;
+CREATE INDEX IF NOT EXISTS answers_of ON answers (account, number) WHERE answer <> '';
 """
+COLUMNS = {
+    name: re.findall(r"(\w+) (?:TEXT|INTEGER)\b", columns)
+    for name, columns in re.findall(
+        r"CREATE TABLE IF NOT EXISTS (\w+) \((.*?)\n\)", SCHEMA, re.DOTALL
+    )
+}
+"""the columns of each table"""
 ORDER = (
     "round, client, at, price, asked, free, delivered, cancelled, rejected, beyond,"
     " adjusted, answered, expires"
@@ -86,10 +104,12 @@ CHANGES = ("delivered", "cancelled", "rejected", "beyond", "adjusted", "answered
 """the columns of an order that change"""
 AT_ONCE = 500
 """rows that one statement asks for"""
-PAGE = 2_000
-"""rows that are read at a time"""
+PAUSE = 0.2
+"""seconds between two attempts to lead"""
 KEPT = 2
 """snapshots that are kept"""
+REMEMBERED = 1_000
+"""the last entries of which the answers to requests are kept whole"""
 UNREADABLE = (ValueError, TypeError, KeyError, InvalidOperation, SettingError)
 """errors from values that no ledger holds"""
 
@@ -98,81 +118,73 @@ class OldFormatError(DataError):
     """The file holds accounts of an older format."""
 
 
-class Tables(Durable):
-    """The tables of one account in one file.
+class Tables(Session):
+    """The tables of one account, in any database."""
 
-    Parameters
-    ----------
-    path : Path or str
-        The file. Beside it stands a small file that tells how far the accounts have
-        come.
-    writes : bool
-        As for `Durable`.
-    """
+    account = ""
+    """random name that identifies the account; empty before it has begun"""
 
-    format = FORMAT
-    schema = statements(SCHEMA)
+    def lead(self, wait: float = 0.0) -> None:
+        """Become the one process that runs rounds, after at most `wait` seconds; refuse
+        if there is another.
+        """
+        until = monotonic() + wait
+        while True:
+            try:
+                return self._take_lead()
+            except InUseError:
+                if monotonic() >= until:
+                    raise
+            sleep(PAUSE)
 
-    def __init__(self, path: Path | str, writes: bool = True) -> None:
-        path = Path(path)
-        self._has_anchor = path.name == LEDGER  # a backup has none
-        # read first: the ledger may go on meanwhile
-        self.anchor = Anchor.of(path.parent) if self._has_anchor else None
-        if self.anchor is not None and not path.exists():
-            raise self.anchor.missing(path, "missing")
-        self.account = ""
-        super().__init__(path, writes)
+    @abstractmethod
+    def _take_lead(self) -> None:
+        """Become that process; raise InUseError if there is another."""
 
-    def _check_new(self) -> None:
-        if self.anchor is not None:
-            raise self.anchor.missing(self.path, "empty")
+    @abstractmethod
+    def backup(self, path: Path) -> None:
+        """Copy the whole content as it is now into a new file of SQLite at `path`, also
+        while the accounts are in use.
+        """
 
-    def _check_kind(self) -> None:
-        if str(self.meta("format")).startswith(OLD):
-            raise OldFormatError(
-                f"{self.path}: is of format 3; `headgate ledger upgrade"
-                f" {self.path.parent}` makes one of format 4 of it, and keeps a copy"
-            )
-        super()._check_kind()
+    def check_anchor(self, begun: int, settled: int, amendments: int) -> None:
+        """Refuse accounts that had come farther, where something beside tells so."""
 
-    def _opened(self) -> None:
-        self.check()
-        self.account = str(self.meta("account") or "")
-
-    def lead(self, lock: FolderLock) -> None:
-        """Become the one process that runs rounds; refuse if there is another."""
-        lock.take(self.path.parent, self.path.parent)
+    def write_anchor(self, begun: int, settled: int, amendments: int) -> None:
+        """Write beside how far the accounts have come, after a commit."""
 
     def create(self, account: str) -> None:
-        """Name the account of a new file, in a transaction of the caller."""
+        """Name the account of a new database, in a transaction of the caller."""
         self._run("INSERT INTO meta VALUES ('account', ?)", (account,))
         self.account = account
+
+    def fill(self, source: "Tables") -> None:
+        """Write all content of other accounts into these new ones, in a transaction of
+        the caller.
+        """
+        with source.snapshot():
+            self.create(source.account)
+            self.put_meta("refusals", str(source.meta("refusals") or "{}"))
+            for name, columns in COLUMNS.items():
+                names = ", ".join(columns)
+                query = f"SELECT {names} FROM {name} WHERE account = ?"
+                insert = f"INSERT INTO {name} ({names}) VALUES ({_marks(columns)})"
+                for rows in source._pages(query, (source.account,)):
+                    self._run_each(insert, rows)
 
     def remember(self, key: str, value: str) -> None:
         """Write what is no part of the accounts, as a hint to other processes."""
         if self.meta(key) != value:
             with self.transaction():
-                self._run(
-                    "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO"
-                    " UPDATE SET value = excluded.value",
-                    (key, value),
-                )
+                self.put_meta(key, value)
 
-    def check_anchor(self, begun: int, settled: int, amendments: int) -> None:
-        """Refuse accounts that had come farther when the file beside was written."""
-        if self.anchor is not None:
-            found = Anchor(self.account, begun, settled, amendments)
-            self.anchor.check(self.path, found)
-
-    def write_anchor(self, begun: int, settled: int, amendments: int) -> None:
-        """Write how far the accounts have come, after a commit."""
-        if self._has_anchor:
-            anchor = Anchor(self.account, begun, settled, amendments)
-            anchor.write(self.path.parent)
-
-    def close_log(self) -> None:
-        """Leave all content in the one file, with no log beside it."""
-        self._run("PRAGMA journal_mode = DELETE")
+    def put_meta(self, key: str, value: str) -> None:
+        """Write what is stored beside the accounts, in a transaction of the caller."""
+        self._run(
+            "INSERT INTO meta (key, value) VALUES (?, ?) ON CONFLICT (key) DO UPDATE"
+            " SET value = excluded.value",
+            (key, value),
+        )
 
     @contextmanager
     def readable(self, what: str) -> Iterator[None]:
@@ -208,6 +220,14 @@ class Tables(Durable):
                 return
             rows = self._rows(query, (self.account, rows[-1][0]))
 
+    def hash_of(self, number: int) -> str | None:
+        """Return the hash of an entry."""
+        rows = self._rows(
+            "SELECT hash FROM entries WHERE account = ? AND number = ?",
+            (self.account, number),
+        )
+        return rows[0][0] if rows else None
+
     def of_kinds(self, *kinds: str) -> list[Entry]:
         """Return all entries of some kinds."""
         rows = self._rows(
@@ -224,6 +244,35 @@ class Tables(Durable):
             (self.account, request),
         )
         return Entry(*rows[0]) if rows else None
+
+    def answer(self, request: str) -> tuple[int, str, str] | None:
+        """Return what is known of a request: the last entry after it, the digest of its
+        content and its answer, which is empty if it is not kept any more.
+        """
+        rows = self._rows(
+            "SELECT number, digest, answer FROM answers WHERE account = ? AND request ="
+            " ?",
+            (self.account, request),
+        )
+        return rows[0] if rows else None
+
+    def keep_answer(
+        self,
+        request: str,
+        number: int,
+        digest: str,
+        answer: str,
+    ) -> None:
+        """Write the answer to a request, in the transaction of what it did."""
+        self._run(
+            "INSERT INTO answers VALUES (?, ?, ?, ?, ?)",
+            (self.account, request, number, digest, answer),
+        )
+        self._run(
+            "UPDATE answers SET answer = '' WHERE account = ? AND number < ? AND answer"
+            " <> ''",
+            (self.account, number - REMEMBERED),
+        )
 
     def snapshot_before(self, number: int) -> tuple[int, str, str, str] | None:
         """Return the latest snapshot up to an entry: its number, hash, state and

@@ -14,18 +14,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from shutil import copyfile
 from tempfile import TemporaryDirectory
-from threading import get_ident
 from typing import Any
 from urllib.parse import quote
 
+from headgate.books.session import PAGE, PATIENCE, Session
 from headgate.errors import DataError
 from headgate.escaping import one_line, shown
 from headgate.writing import check_no_link
 
 SYNCHRONOUS = "FULL"
 """SQLite's mode in which a commit is on disk when it returns"""
-PATIENCE = 60.0
-"""seconds to wait for another process that writes the same file"""
 FOREIGN = ("SQLITE_NOTADB", "SQLITE_ERROR", "SQLITE_FORMAT")
 """SQLite's errors for a file of another kind"""
 REFUSED = ("SQLITE_CONSTRAINT", "SQLITE_MISMATCH")
@@ -55,7 +53,7 @@ def on_disk(place: Path) -> Iterator[None]:
         ) from None
 
 
-class Durable:
+class Durable(Session):
     """A SQLite file of a certain format.
 
     Parameters
@@ -68,6 +66,9 @@ class Durable:
         and nothing is ever written, also where nothing can be written.
     """
 
+    path: Path
+    write_begin = "BEGIN IMMEDIATE"
+    read_begin = "BEGIN"
     schema: tuple[str, ...]
     """statements that create the tables and indexes; they have no effect on those that
     exist
@@ -84,8 +85,7 @@ class Durable:
                 f"SQLite {sqlite3.sqlite_version}: is too old; headgate needs a Python"
                 " with SQLite 3.37 or newer"
             )
-        self.path, self.writes = Path(path), writes
-        self._process, self._thread = os.getpid(), get_ident()
+        super().__init__(Path(path), writes)
         try:
             self._db = self._opened_for_writing() if writes else _in_memory(self.path)
         except (OSError, sqlite3.Error) as error:
@@ -159,86 +159,33 @@ class Durable:
     # statements
 
     def _run(self, statement: str, values: Sequence[Any] = ()) -> int:
-        """Execute a statement; return how many rows it changed."""
         with self._one_line("written"):
             return self._connection.execute(statement, values).rowcount
 
     def _run_each(self, statement: str, rows: Collection[Sequence[Any]]) -> int:
-        """Execute a statement once for each row of values; return how many rows it
-        changed in all.
-        """
         with self._one_line("written"):
             return self._connection.executemany(statement, rows).rowcount if rows else 0
 
     def _rows(self, query: str, values: Sequence[Any] = ()) -> list[Any]:
-        """Return all rows of a query."""
         with self._one_line("read"):
             return self._connection.execute(query, values).fetchall()
 
+    def _pages(self, query: str, values: Sequence[Any] = ()) -> Iterator[list[Any]]:
+        with self._one_line("read"):
+            cursor = self._connection.execute(query, values)
+            while rows := cursor.fetchmany(PAGE):
+                yield rows
+
     @property
     def _connection(self) -> sqlite3.Connection:
-        if os.getpid() != self._process:
-            raise DataError(
-                f"{self.path}: was opened by process {self._process}; process"
-                f" {os.getpid()} must open it itself"
-            )
-        if get_ident() != self._thread:
-            raise DataError(
-                f"{self.path}: cannot be used here: it was opened in another thread,"
-                " which alone may use it"
-            )
+        self._check_owner()
         return self._db
 
-    @contextmanager
-    def transaction(self) -> Iterator[None]:
-        """Run the body as one transaction: all of it is written or nothing, and no
-        other process writes meanwhile.
-        """
-        if not self.writes:
-            raise DataError(
-                f"{self.path}: was opened for reading; nothing can be written"
-            )
-        with self._whole():
-            yield
-
-    @contextmanager
-    def _whole(self) -> Iterator[None]:
-        if self._is_open():
-            raise DataError(f"{self.path}: a transaction is open already")
-        try:
-            self._run("BEGIN IMMEDIATE")
-            with self._one_line("written"):
-                yield
-            self._run("COMMIT")
-        except BaseException:
-            if self._is_open():  # a full disk may have ended the transaction
-                self._run("ROLLBACK")
-            raise
-
     def _is_open(self) -> bool:
-        """Whether a transaction is open."""
         return bool(self._connection.in_transaction)
 
     @contextmanager
-    def snapshot(self) -> Iterator[None]:
-        """Let all queries of the body see the same content, whatever other processes
-        write meanwhile.
-        """
-        if self._is_open():
-            yield
-            return
-        try:
-            self._run("BEGIN")
-            yield
-        finally:
-            if self._is_open():
-                self._run("COMMIT")
-
-    @contextmanager
     def _one_line(self, done: str) -> Iterator[None]:
-        """Turn an error of SQLite into a DataError of one line; `done` is what was
-        tried, "read" or "written".
-        """
         try:
             yield
         except sqlite3.Error as error:
@@ -264,10 +211,6 @@ class Durable:
         return f"cannot be {done} ({said}); once it can, the run goes on"
 
     # settings of the file itself
-
-    def meta(self, key: str) -> str | int | None:
-        rows = self._rows("SELECT value FROM meta WHERE key = ?", (key,))
-        return rows[0][0] if rows else None
 
     def _fixed(self, key: str, value: str | int) -> str | int:
         """Return the stored value of `key`; if there is none, store and return
@@ -306,7 +249,7 @@ class Durable:
             )  # one file, with no log beside it
 
     def close(self) -> None:
-        if os.getpid() == self._process:
+        if self._is_own_process():
             self._db.close()
 
     # tables of older versions

@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 import numpy as np
 
+from headgate.books.addresses import Place
 from headgate.books.course import Course, Decided
 from headgate.books.database import Tables
 from headgate.books.exact import plainly, total
@@ -50,6 +50,10 @@ Make = Callable[[State], Mapping[str, Any]]
 """function that derives, from the newest state, what an entry adds to its request"""
 
 
+class OtherRequestError(LedgerError):
+    """The key is that of another request."""
+
+
 class Standpoint(NamedTuple):
     """The accounts after an entry.
 
@@ -69,7 +73,7 @@ class Standpoint(NamedTuple):
 
 
 class Journal:
-    """The accounts in one file.
+    """The accounts in one database.
 
     Parameters
     ----------
@@ -88,6 +92,9 @@ class Journal:
         seed: int = 0,
     ) -> None:
         self.tables, self.policy, self.seed = tables, policy, seed
+        self.by = ""
+        """who writes, where an entry does not say it"""
+        self._is_writing = False
         self.at: Standpoint
         """how far this process has read; one attribute, so that it is never half new"""
         if not tables.account:
@@ -105,23 +112,15 @@ class Journal:
         system: System,
         policy: AdmissionPolicy,
         seed: int,
+        describe: Callable[[], Mapping[str, Any]] = dict,
     ) -> Self:
-        """Open the accounts, which begin if there are none; refuse those of another
-        system or policy.
+        """Open the accounts, which begin if there are none, with what
+        `describe` returns in their first entry; refuse those of another system or
+        policy.
         """
         first = Controller(system, policy, 1, np.array([seed]))
         if not tables.account:
-            opening = {
-                "version": 4,
-                "system": system_table(system),
-                "terms": first.terms._asdict(),
-                "seed": seed,
-            }
-            with tables.transaction():
-                tables.create(secrets.token_hex(8))
-                body = to_text({"name": tables.account, **opening})
-                fields = (1, now(), "opened", "", "", None, body)
-                tables.append(Entry(*fields, chained(GENESIS, *fields)))
+            cls.create(tables, first, seed, describe())
         ledger = cls(tables, policy, seed)
         known = Terms(**ledger.state.opening["terms"])
         known.check(first.terms, str(tables.path))
@@ -135,6 +134,29 @@ class Journal:
                 )
         tables.remember("refusals", json.dumps(refusals(first)))
         return ledger
+
+    @staticmethod
+    def create(
+        tables: Tables,
+        first: Controller,
+        seed: int,
+        more: Mapping[str, Any],
+        by: str = "",
+        request: str = "",
+    ) -> None:
+        """Write the first entry of accounts that begin."""
+        opening = {
+            "version": 4,
+            "system": system_table(first.system),
+            "terms": first.terms._asdict(),
+            "seed": seed,
+            **more,
+        }
+        with tables.transaction():
+            tables.create(secrets.token_hex(8))
+            body = to_text({"name": tables.account, **opening})
+            fields = (1, now(), "opened", by, "", request, body)
+            tables.append(Entry(*fields, chained(GENESIS, *fields)))
 
     @property
     def last(self) -> Entry:
@@ -152,8 +174,8 @@ class Journal:
         return self.at.course
 
     @property
-    def path(self) -> Path:
-        """The file."""
+    def path(self) -> Place:
+        """Where they are."""
         return self.tables.path
 
     @property
@@ -162,7 +184,7 @@ class Journal:
         return self.state.settled
 
     def close(self) -> None:
-        """Close the file."""
+        """Close the database."""
         self.tables.close()
 
     def nodes(self) -> list[Node]:
@@ -243,7 +265,14 @@ class Journal:
         self.at = Standpoint(first, state, course)
 
     def catch_up(self) -> None:
-        """Apply what other processes appended."""
+        """Apply what other processes appended; refuse another log than the one that was
+        read so far, as that of an old copy.
+        """
+        if self.tables.hash_of(self.last.number) != self.last.hash:
+            raise LedgerError(
+                f"{self.path}: is an old copy, or another ledger: {said(self.last)},"
+                " which this process knows, is not in it; open the accounts again"
+            )
         for entry in self.tables.entries(self.last.number):
             check_chain(self.path, self.last, entry)
             _, state, course = self.at
@@ -296,8 +325,7 @@ class Journal:
             If the entry cannot follow the newest state, or another one was written for
             this request. Nothing is written.
         """
-        with self.tables.transaction():
-            self.catch_up()
+        with self.transaction():
             if request is not None:
                 known = self.tables.request(request)
                 if known is not None:
@@ -307,15 +335,59 @@ class Journal:
             decided: Decided | None = made.pop("decided", None)
             body = to_text(made)
             number = self.last.number + 1
-            fields = (number, at or now(), kind, by, why, request, body)
+            fields = (number, at or now(), kind, by or self.by, why, request, body)
             entry = Entry(*fields, chained(self.last.hash, *fields))
             change = apply(self.state, entry)
             course = self._course_after(entry, change, decided)
             self._keep(entry, change, course)
-        state = change.state
-        self.at = Standpoint(entry, state, course)
-        self.tables.write_anchor(state.begun, state.settled, state.amendments)
+            self.at = Standpoint(entry, change.state, course)
         return entry
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        """Let all entries of the body be one transaction, from the newest state on; a
+        transaction inside is part of it.
+        """
+        if self._is_writing:
+            yield
+            return
+        before = self.at
+        try:
+            with self.tables.transaction():
+                self._is_writing = True
+                self.catch_up()
+                yield
+        except BaseException:
+            self.at = before
+            raise
+        finally:
+            self._is_writing = False
+        state = self.state
+        self.tables.write_anchor(state.begun, state.settled, state.amendments)
+
+    def once(
+        self,
+        key: str,
+        digest: str,
+        do: Callable[[], str],
+        by: str = "",
+    ) -> str:
+        """Return what `do` returns, or what it returned when the request with this key
+        was made; what it writes and its answer are one transaction.
+
+        `digest` is that of the whole request.
+        """
+        before, self.by = self.by, by
+        try:
+            with self.transaction():
+                known = self.tables.answer(key)
+                if known is not None:
+                    return _answer_again(key, digest, known)
+                answer = do()
+                self.tables.keep_answer(key, self.last.number, digest, answer)
+                return answer
+        finally:
+            self.by = before
 
     def _course_after(
         self,
@@ -583,7 +655,7 @@ def chained(before: str, *fields: Any) -> str:
 
 
 def check_chain(
-    path: Path,
+    path: Place,
     before: Entry | None,
     entry: Entry,
 ) -> None:
@@ -593,6 +665,24 @@ def check_chain(
         raise LedgerError(f"{path}: entry {number + 1} is missing")
     if chained(hash_, *entry[:-1]) != entry.hash:
         raise LedgerError(f"{path}: {said(entry)} was changed after it was written")
+
+
+def _answer_again(
+    key: str,
+    digest: str,
+    known: tuple[int, str, str],
+) -> str:
+    number, before, answer = known
+    if digest != before:
+        raise OtherRequestError(
+            f"key = {shown(key)}: is that of another request; give this one another key"
+        )
+    if not answer:
+        raise LedgerError(
+            f"key = {shown(key)}: was done as entry {number}; its answer is not kept"
+            " any more"
+        )
+    return answer
 
 
 def check_same(
@@ -624,7 +714,7 @@ def said(entry: Entry) -> str:
 
 
 @contextmanager
-def named_in(path: Path, entry: Entry) -> Iterator[None]:
+def named_in(path: Place, entry: Entry) -> Iterator[None]:
     """Name the entry in the error of its replay."""
     try:
         yield

@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 from decimal import Decimal, localcontext
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from headgate.books.exact import EXACT, NOTHING, exact, plainly, total
 from headgate.books.nouns import (
     BEYOND,
@@ -25,14 +27,10 @@ from headgate.books.nouns import (
 )
 from headgate.control.amendments import Amendment, amended
 from headgate.control.charges import decimals_of
+from headgate.control.delays import LONGEST, learned
 from headgate.control.types import Amended, System
 from headgate.errors import LedgerError, SettingError
 from headgate.escaping import shown
-
-MOST_DELAYS = 1_000
-"""the longest delay in rounds that is counted; longer ones count as this"""
-SLOW = 0.9
-"""share of the samples that arrive within the delay that the decision reckons with"""
 
 
 class Conduct(NamedTuple):
@@ -206,17 +204,13 @@ class State:
         """Return the rounds that samples take to arrive, as learned from those that
         arrived and from those that are waited for longer.
         """
-        arrived = dict(self.delays)
+        arrived, waiting = np.zeros((2, 1, LONGEST + 1), dtype=np.int64)
+        for age, samples in self.delays.items():
+            arrived[0, age] = samples
         for order in self.orders.values():
             age = self.settled + 1 - order.round
-            if age > max(self.delays, default=0):
-                arrived[age] = arrived.get(age, 0) + order.under_way
-        wanted, found = SLOW * sum(arrived.values()), 0
-        for delay in sorted(arrived):
-            found += arrived[delay]
-            if found >= wanted:
-                return delay
-        return 0
+            waiting[0, min(age, LONGEST)] += order.under_way
+        return int(learned(arrived, waiting)[0])
 
     def ready(self, at: str) -> "State":
         """Return the state in which a round is decided at this time: without orders
@@ -460,7 +454,7 @@ class _Work:
             self.beyond[client] = more + delivered - taken
         if taken:
             self.arrived.append((t, client, taken, cost))
-            age = min(now - t, MOST_DELAYS)
+            age = min(now - t, LONGEST)
             self.delays[age] = self.delays.get(age, 0) + taken
 
     def _deliver(self, sample: KeyedSample) -> None:
@@ -598,7 +592,7 @@ def _settled(work: _Work, entry: Entry, body: dict[str, Any]) -> None:
 
 def _arrived(work: _Work, entry: Entry, body: dict[str, Any]) -> None:
     for row in body["reports"]:
-        work.report(work.state.settled, row)
+        work.report(work.state.begun, row)
 
 
 def _amended(work: _Work, entry: Entry, body: dict[str, Any]) -> None:

@@ -20,11 +20,12 @@ from typing import Any, NamedTuple, get_type_hints
 import numpy as np
 
 from headgate.books.accounts import reserve
-from headgate.books.anchor import ANCHOR, Anchor
+from headgate.books.addresses import Place, place_of
+from headgate.books.anchor import ANCHOR
 from headgate.books.border import Roll, name_of, order_of, signed
 from headgate.books.course import supply_of
 from headgate.books.database import OldFormatError, Tables
-from headgate.books.durable import Durable, on_disk
+from headgate.books.durable import on_disk
 from headgate.books.exact import NOTHING, exact, plainly, total
 from headgate.books.journal import Journal
 from headgate.books.ledger_store import (
@@ -43,9 +44,9 @@ from headgate.books.nouns import (
     KeyedSample,
     OrderState,
 )
+from headgate.books.opening import file_of, tables_at
 from headgate.books.saved import BoughtRound, Saved, money_text, saved
 from headgate.control.amendments import Amendment
-from headgate.control.checks import path as checked_path
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError, SettingError
 from headgate.escaping import cell, printable, shown
@@ -391,15 +392,16 @@ def statement(
     if found is None:
         assert isinstance(accounts, Journal)
         return _of_journal(accounts, first, last)
-    lines = [line for line in found.lines if _is_within(line.time, first, last)]
+    lines = [line for line in found.lines if is_within(line.time, first, last)]
     return found._replace(lines=lines)
 
 
-def _is_within(
+def is_within(
     time: str,
     since: str | None,
     until: str | None,
 ) -> bool:
+    """Return whether a time is in a period."""
     return (since is None or since <= time) and (until is None or time < until)
 
 
@@ -418,9 +420,9 @@ def _of_journal(
                 f"{journal.path}: the orders come to {plainly(spent)}, the ledger says"
                 f" {plainly(balance.spent)}"
             )
-        own = [line for line in every if _is_within(line.time, since, until)]
+        own = [line for line in every if is_within(line.time, since, until)]
         asked = [
-            each for each in _offers(journal) if _is_within(each.begun, since, until)
+            each for each in _offers(journal) if is_within(each.begun, since, until)
         ]
         return Statement(own, made, state.system_ahead(), *balance, asked, {})
 
@@ -583,23 +585,16 @@ def opened(folder: Path | str, writes: bool = False) -> Iterator[Accounts]:
     Without `writes` nothing is written, so that the folder may be on a disk that cannot
     be written.
     """
-    path = checked_path("folder", folder)
-    if not path.is_file():
-        path /= LEDGER
-    if not path.is_file() and Anchor.of(path.parent) is None:
-        raise DataError(
-            f"{folder}: holds no {LEDGER}; a folder of headgate.Books or of a run on"
-            " Flower does"
-        )
-    with closing(_accounts_in(path, writes)) as accounts:
+    with closing(_accounts_in(place_of("folder", folder), writes)) as accounts:
         yield accounts
 
 
-def _accounts_in(path: Path, writes: bool = True) -> Accounts:
+def _accounts_in(place: Place, writes: bool = True) -> Accounts:
     try:
-        tables = Tables(path, writes)
+        tables = tables_at(place, writes)
     except OldFormatError:
-        return LedgerStore(path, writes)
+        assert isinstance(place, Path)
+        return LedgerStore(file_of(place), writes)
     try:
         return Journal(tables)
     except BaseException:
@@ -670,12 +665,13 @@ def backup(accounts: Accounts, file: Path) -> Statement:
     the statement of the copy.
     """
     _check_plain(file)
-    if file.exists() and file.samefile(accounts.path):
+    own = accounts.path
+    if isinstance(own, Path) and file.exists() and file.samefile(own):
         raise DataError(f"{file}: is the ledger itself; name another file for the copy")
     partial = partial_of(file)
     with on_disk(file):
         try:
-            _file_of(accounts).backup(partial)
+            _tables_of(accounts).backup(partial)
             with closing(_accounts_in(partial, writes=False)) as copy:
                 found = statement(copy)
             sync(partial)
@@ -685,12 +681,12 @@ def backup(accounts: Accounts, file: Path) -> Statement:
     return found
 
 
-def _file_of(accounts: Accounts) -> Durable:
+def _tables_of(accounts: Accounts) -> LedgerStore | Tables:
     return accounts if isinstance(accounts, LedgerStore) else accounts.tables
 
 
 def void(
-    folder: Path,
+    folder: Path | str,
     id_: int,
     by: str,
     why: str,
@@ -700,7 +696,7 @@ def void(
 
     Parameters
     ----------
-    folder : Path
+    folder : Path or str
         The accounts, which stay as they are.
     id_ : int
         Number of the amendment.

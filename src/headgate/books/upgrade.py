@@ -11,10 +11,12 @@ from typing import Any
 
 import numpy as np
 
+from headgate.books.addresses import Address, place_of
 from headgate.books.course import supply_table
-from headgate.books.database import OldFormatError, Tables
+from headgate.books.database import OldFormatError
 from headgate.books.durable import on_disk
 from headgate.books.exact import exact, plainly
+from headgate.books.in_file import FileTables
 from headgate.books.journal import GENESIS, Journal, chained, changed, requested
 from headgate.books.ledger_store import (
     LEDGER,
@@ -25,9 +27,9 @@ from headgate.books.ledger_store import (
     RoundRow,
 )
 from headgate.books.nouns import Entry
+from headgate.books.opening import tables_at
 from headgate.books.state import system_table, to_text
 from headgate.books.statement import Statement, statement
-from headgate.control.checks import path as checked_path
 from headgate.errors import DataError
 from headgate.writing import FolderLock, partial_of, sync
 
@@ -42,7 +44,7 @@ def upgrade(folder: Path | str) -> Statement | None:
     Parameters
     ----------
     folder : str or pathlib.Path
-        The accounts. Nobody may have them open.
+        The accounts. Nobody may have them open. Those in PostgreSQL are in format 4.
 
     Returns
     -------
@@ -56,7 +58,10 @@ def upgrade(folder: Path | str) -> Statement | None:
         If the folder holds no accounts of format 3, or those of a run on Flower. It
         stays as it is.
     """
-    place = checked_path("upgrade: folder", folder)
+    place = place_of("upgrade: folder", folder)
+    if isinstance(place, Address):
+        tables_at(place, writes=False).close()
+        return None
     path, kept = place / LEDGER, place / KEPT
     if not path.is_file():
         raise DataError(f"{place}: holds no {LEDGER}; a folder of headgate.Books does")
@@ -85,7 +90,7 @@ def upgrade(folder: Path | str) -> Statement | None:
 
 def _is_new(path: Path) -> bool:
     try:
-        Tables(path, writes=False).close()
+        FileTables(path, writes=False).close()
     except OldFormatError:
         return False
     return True
@@ -113,7 +118,7 @@ def _written(
     before: Statement,
 ) -> Statement:
     """Write the new accounts into a file of their own, and compare both statements."""
-    with closing(Tables(path)) as tables:
+    with closing(FileTables(path)) as tables:
         with tables.transaction():
             tables.create(store.experiment)
             tables.append(_opening(store))

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from headgate.cli import control, flower, learning, ledger
+from headgate.cli import control, flower, labels, learning, ledger, tokens
 from headgate.cli.console import CommandGroup, say
 from headgate.errors import DataError, HeadgateError, Interrupted
 from headgate.escaping import markup, one_line
@@ -62,6 +62,8 @@ app.command()(control.replay)
 app.command()(learning.serve)
 app.add_typer(data, name="data")
 app.add_typer(ledger.commands, name="ledger")
+app.add_typer(tokens.commands, name="tokens")
+app.add_typer(labels.commands, name="labels")
 app.add_typer(flower.commands, name="flower")
 data.command("list")(learning.data_list)
 data.command("get")(learning.data_get)

@@ -84,27 +84,18 @@ def recipe_overrides(
 ) -> list[str]:
     """Return the overrides of `--set`, then those of options that stand for a `--set`.
 
-    Policies are names of sections, kinds, or module:Class, for which a section with the
-    name of the class is added.
-
     >>> recipe_overrides(rounds=20, policies="even,mine:Own")
-    ['run.rounds=20', 'policies.Own.kind="mine:Own"', 'run.policies=["even", "Own"]']
+    ['run.rounds=20', 'run.policies=["even", "mine:Own"]']
     """
     overrides = list(set_ or ())
     if rounds is not None:
         overrides.append(f"run.rounds={rounds}")
     if seeds is not None:
         overrides.append(f"run.seeds={seeds}")
-    if policies is None:
-        return overrides
-
-    names = []
-    for stated in filter(None, map(str.strip, policies.split(","))):
-        _, outside, name = stated.rpartition(":")
-        names.append(name)
-        if outside:
-            overrides.append(f"policies.{name}.kind={json.dumps(stated)}")
-    return [*overrides, f"run.policies={json.dumps(names)}"]
+    if policies is not None:
+        names = [*filter(None, map(str.strip, policies.split(",")))]
+        overrides.append(f"run.policies={json.dumps(names)}")
+    return overrides
 
 
 def status(format_: Format, text: str) -> Status:

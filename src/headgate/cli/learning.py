@@ -305,15 +305,51 @@ def serve(
     open_: Annotated[
         bool, typer.Option("--open", help="Open the page in a browser.")
     ] = False,
+    accounts: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR",
+            help=(
+                "Serve accounts, too: a folder with a folder for each of them, or"
+                " postgresql://HOST/DATABASE."
+            ),
+            show_default=False,
+        ),
+    ] = None,
+    tokens: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="With --accounts: the file of `headgate tokens`; default: in DIR.",
+            show_default=False,
+        ),
+    ] = None,
+    rate: Annotated[
+        float,
+        typer.Option(
+            min=0,
+            help="With --accounts: requests a second of one token; 0: any number.",
+        ),
+    ] = 100.0,
+    quiet: Annotated[
+        bool,
+        typer.Option(
+            "--quiet", "-q", help="With --accounts: no line for each request."
+        ),
+    ] = False,
 ) -> None:
-    """Serve a page with live runs, comparisons and a planner.
+    """Serve a page with live runs, comparisons and a planner, and accounts.
 
     RUNS_DIR holds run folders, or is one; left out, it is runs, which the first
     `headgate run` makes. The page shows runs while they are written,
     changes nothing in the folder, and loads nothing from elsewhere. Start `headgate
-    run` in another terminal and watch it. Ctrl-C ends the page.
+    run` in another terminal and watch it. With --accounts, programs and people with a
+    token of `headgate tokens` begin, settle and amend accounts of `headgate.Books`
+    there; the first start prints a token once. Ctrl-C ends the page.
     """
     try:
+        from headgate.web.accounts.service import Service
+        from headgate.web.accounts.telling import to_stderr
         from headgate.web.serving import serve as serve_page
         from headgate.web.serving import token_for
     except ModuleNotFoundError as error:
@@ -325,13 +361,25 @@ def serve(
             f"RUNS_DIR {runs_dir}: there is no such folder; headgate run makes runs,"
             " mkdir an empty one"
         )
+    service = None
+    if accounts is not None:
+        log = None if quiet else to_stderr
+        service = Service(accounts, tokens, rate, log)
+        token = service.first_token()
+    else:
+        token = token_for(host, token_file)
 
     def started(link: str) -> None:
-        for line in (f"{runs_dir} is shown at", "", f"  {link}", "", "Ctrl-C ends it."):
+        what = runs_dir if service is None else f"The accounts in {accounts}"
+        verb = "is" if service is None else "are"
+        for line in (f"{what} {verb} shown at", "", f"  {link}", ""):
             say(line)
+        if service is not None and token is not None:
+            say(f"The token in it is printed this once: {token}")
+        say("Ctrl-C ends it.")
         if open_:
             import webbrowser
 
             webbrowser.open(link)
 
-    serve_page(runs_dir, host, port, token_for(host, token_file), started)
+    serve_page(runs_dir, host, port, token, started, service)

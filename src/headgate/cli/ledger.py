@@ -12,7 +12,6 @@ import typer
 from headgate.cli.console import (
     AsFormat,
     CommandGroup,
-    Folder,
     Format,
     print_json,
     say,
@@ -28,11 +27,13 @@ commands = typer.Typer(
     no_args_is_help=True,
     help="""Accounts: orders, payments and amendments.
 
-    DIR is a folder of `headgate.Books` or a run folder of a run on Flower. It may be in
-    use: an amendment holds from the next round that begins, and earlier approvals,
-    orders and payments stay as they are.
+    DIR is a folder of `headgate.Books`, a run folder of a run on Flower, or accounts in
+    PostgreSQL, as postgresql://host/database/account. It may be in use: an amendment
+    holds from the next round that begins, and earlier approvals, orders and payments
+    stay as they are.
     """,
 )
+Accounts = Annotated[str, typer.Argument(metavar="DIR")]
 By = Annotated[
     str | None,
     typer.Option(
@@ -60,7 +61,7 @@ class Kind(StrEnum):
 
 
 @commands.command()
-def show(folder: Folder, format_: AsFormat = Format.table) -> None:
+def show(folder: Accounts, format_: AsFormat = Format.table) -> None:
     """Show the money, what was saved, the amendments and the latest orders of the
     accounts in DIR.
 
@@ -75,7 +76,7 @@ def show(folder: Folder, format_: AsFormat = Format.table) -> None:
 
 @commands.command()
 def amend(
-    folder: Folder,
+    folder: Accounts,
     money: Annotated[
         float, typer.Option(help="Money approved in addition; below 0: taken back.")
     ] = 0.0,
@@ -157,7 +158,7 @@ def _horizon(stated: str | None) -> int | Literal["open"] | None:
 
 @commands.command()
 def adjust(
-    folder: Folder,
+    folder: Accounts,
     round_: Annotated[int, typer.Option("--round", help="Round of the order.")],
     client: Annotated[
         str, typer.Option(help="Client of the order, a number or a name.")
@@ -189,7 +190,7 @@ def adjust(
 
 @commands.command()
 def export(
-    folder: Folder,
+    folder: Accounts,
     out: Annotated[
         Path | None,
         typer.Option(
@@ -230,7 +231,7 @@ def export(
 
 @commands.command()
 def backup(
-    folder: Folder,
+    folder: Accounts,
     file: Annotated[
         Path,
         typer.Argument(
@@ -248,25 +249,39 @@ def backup(
 
     with books.opened(folder) as store:
         found = books.backup(store, file)
-    say(
-        f"{file}: round {found.rounds}, {len(found.lines)} orders, spent"
-        f" {found.spent:.2f}, reserved {found.reserved:.2f}"
-    )
+    _say_sums(file, found)
 
 
 @commands.command()
-def upgrade(folder: Folder) -> None:
+def copy(
+    source: Annotated[str, typer.Argument(metavar="FROM")],
+    target: Annotated[str, typer.Argument(metavar="TO")],
+) -> None:
+    """Copy the accounts FROM a folder or PostgreSQL TO the other, or to the same kind.
+
+    The copy has the same entries and is audited before it is there. It is the same
+    account: let only one of the two go on.
+    """
+    from headgate.books.copying import copy as copy_accounts
+
+    found = copy_accounts(source, target)
+    _say_sums(target, found)
+
+
+@commands.command()
+def upgrade(folder: Accounts) -> None:
     """Write the accounts in DIR, of an older version, in the format of this one.
 
     Nobody may have them open. The old file stays beside the new one, as
     ledger-3.sqlite. Runs on Flower keep the format that they have.
     """
+    from headgate.books.addresses import place_of
     from headgate.books.upgrade import KEPT
     from headgate.books.upgrade import upgrade as upgrade_folder
 
     found = upgrade_folder(folder)
     if found is None:
-        say(f"{folder}: is in today's format already")
+        say(f"{place_of('DIR', folder)}: is in today's format already")
         return
     say(
         f"{folder}: round {found.rounds}, {len(found.lines)} orders, spent"
@@ -276,7 +291,7 @@ def upgrade(folder: Folder) -> None:
 
 @commands.command()
 def void(
-    folder: Folder,
+    folder: Accounts,
     id_: Annotated[
         int,
         typer.Argument(
@@ -303,7 +318,7 @@ def void(
     """
     from headgate.books import statement as books
 
-    whole = folder.resolve()
+    whole = Path(folder).resolve()
     path = out or whole.with_name(f"{whole.name or 'accounts'}-without-{id_}")
     found, after = books.void(folder, id_, by or getpass.getuser(), why, path)
     say(f"{path}: without {found.named()}")
@@ -318,6 +333,16 @@ def void(
             f" {after.approved:.2f}"
         )
         say(f"Opening it replays it; if it opens, use it in place of {folder}.")
+
+
+def _say_sums(place: Path | str, found: "Statement") -> None:
+    """Say what the accounts in a place come to."""
+    from headgate.books.addresses import place_of
+
+    say(
+        f"{place_of('FILE', place)}: round {found.rounds}, {len(found.lines)} orders,"
+        f" spent {found.spent:.2f}, reserved {found.reserved:.2f}"
+    )
 
 
 def _show(found: "Statement", format_: Format) -> None:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike
 from headgate.control.amendments import Amendment, amended, carried_over
 from headgate.control.apportion import apportion, whole_total
 from headgate.control.buffers import Buffers
+from headgate.control.delays import Delays, Pipeline
 from headgate.control.policy import AdmissionPolicy, check_is_policy
 from headgate.control.supply import EVERYTHING, Supply
 from headgate.control.types import (
@@ -32,6 +33,7 @@ from headgate.control.types import (
     System,
     Terms,
     View,
+    together,
 )
 from headgate.errors import LedgerError, SettingError, require
 from headgate.escaping import shown
@@ -78,6 +80,9 @@ class Controller:
     looks : float, default 0.0
         The part of each label's price that pays for looking at samples before the
         purchase; the ledger records it separately.
+    delays : Delays, optional
+        How many rounds samples take to arrive, for a simulation: the ledger then holds
+        what is under way. Left out: what is ordered arrives as it is reported.
 
     Raises
     ------
@@ -103,6 +108,7 @@ class Controller:
         seeds: ArrayLike | None = None,
         *,
         looks: float = 0.0,
+        delays: Delays | None = None,
     ) -> None:
         check_is_policy(policy)
         require(runs >= 1, "runs", runs, "at least 1")
@@ -110,6 +116,7 @@ class Controller:
         self.policy = policy
         self.runs = runs
         self.looks = looks
+        self.delays = delays
         seeds = _checked_seeds(seeds, runs)
         self.shares = _checked_shares(policy.shares(system), system.clients)
         self._whole = int(self.shares.sum())
@@ -152,7 +159,13 @@ class Controller:
             memory=memory,
             terms=self.terms,
             looks=money if self.looks else None,
+            pipeline=self._empty_pipeline(),
         )
+
+    def _empty_pipeline(self) -> Pipeline | None:
+        if self.delays is None:
+            return None
+        return Pipeline.empty(self.delays, self.runs, self.system.clients)
 
     def decide(
         self,
@@ -163,10 +176,13 @@ class Controller:
         *,
         present: ArrayLike | None = None,
         most: ArrayLike | None = None,
-        under_way: int = 0,
+        under_way: int | Ints = 0,
         delay: int = 0,
     ) -> Orders:
         """Return the orders of the next round. This method changes nothing.
+
+        If the ledger holds what is under way, `reserved`, `under_way` and `delay` are
+        those of the ledger.
 
         Parameters
         ----------
@@ -185,7 +201,7 @@ class Controller:
             an absent client go to the others.
         present, most : array_like, optional
             Values that replace the fields of `supply` with the same names.
-        under_way : int, default 0
+        under_way : int or array of int, default 0
             Samples of earlier orders that may still arrive. They count as bought.
         delay : int, default 0
             Rounds that a sample takes to arrive. Nothing is ordered that comes after
@@ -197,13 +213,36 @@ class Controller:
             What each client must admit and which samples it must hold.
         """
         self._check_terms(ledger)
-        t = ledger.t + 1
-        prices = self._checked_price(price, t)
+        prices = self._checked_price(price, ledger.t + 1)
         if present is not None or most is not None:
             supply = supply._replace(
                 present=present,
                 most=most,
             )
+        pipeline = ledger.pipeline
+        if self.delays is None or pipeline is None:
+            return self._decided(ledger, prices, reserved, supply, under_way, delay)
+        known = np.zeros(self.runs, dtype=np.int64)
+        if self.system.horizon is not None:
+            known = pipeline.delay(self.delays)
+        # The runs have learned different delays. Each gets the orders for its own.
+        parts = [
+            self._decided(ledger, prices, None, supply, pipeline.under_way, each)
+            for each in np.unique(known).tolist()
+        ]
+        return together(parts, np.unique(known, return_inverse=True)[1])
+
+    def _decided(
+        self,
+        ledger: Ledger,
+        prices: Floats,
+        reserved: ArrayLike | None,
+        supply: Supply,
+        under_way: int | Ints,
+        delay: int,
+    ) -> Orders:
+        """Return the orders of the next round under one delay."""
+        t = ledger.t + 1
         places = supply.places(self.system, self.buffers.limit, t)
         kept_from = self.buffers.kept_from(ledger, t)
         of_policy, of_selection = self._memories(ledger)
@@ -213,7 +252,7 @@ class Controller:
             return self._no_orders(ledger, prices, kept_from, of_selection)
 
         view = self._view(ledger, prices, reserved, supply, places, kept_from)
-        if delay or under_way:
+        if delay or np.any(under_way):
             view = view._replace(
                 system=system if places is None else system.within(places),
                 under_way=under_way,
@@ -350,7 +389,7 @@ class Controller:
         """Return what the policy may know when it decides the next round."""
         kept_by_client = ledger.admitted - kept_from
         system = self.system if places is None else self.system.within(places)
-        spent = ledger.spent
+        spent = ledger.committed
         if reserved is not None:
             spent = spent + np.asarray(reserved, dtype=np.float64)
         if system.rounding:
@@ -462,7 +501,12 @@ class Controller:
         self._check_terms(ledger)
         system = amended(self.system, amendment, ledger.t, float(ledger.spent.mean()))
         after = Controller(
-            system, self.policy, self.runs, self.buffers.seeds, looks=self.looks
+            system,
+            self.policy,
+            self.runs,
+            self.buffers.seeds,
+            looks=self.looks,
+            delays=self.delays,
         )
         if amendment.leave is not None:
             ledger = self._without(ledger, amendment.leave)
@@ -497,7 +541,8 @@ class Controller:
         orders : Orders
             What `decide` returned.
         report : Report, optional
-            What clients admitted; if omitted, all clients followed their orders.
+            What clients admitted, or took under way if the ledger holds that; if
+            omitted, all clients followed their orders.
             Samples that were not admitted are neither charged nor owed later. Late
             samples count from this round on, because the server did not know of them
             before.
@@ -520,7 +565,13 @@ class Controller:
                 f"orders are for round {orders.t}, the ledger stands at round"
                 f" {ledger.t}; nothing was posted"
             )
+        pipeline = None
+        if self.delays is not None and ledger.pipeline is not None:
+            report, pipeline = self._arrived(self.delays, ledger, orders, report)
         done = self._done(ledger, orders, report)
+        spent = ledger.spent + done.charge
+        if pipeline is not None:
+            spent = pipeline.spent(spent)
         contents, unused, uses_gone = self.buffers.settle(
             ledger, orders.t, done.first, done.last, samples
         )
@@ -530,7 +581,7 @@ class Controller:
         return Ledger(
             t=orders.t,
             debt=debt_update(ledger.debt, done.charge, self.system.budget),
-            spent=ledger.spent + done.charge,
+            spent=spent,
             admitted=done.last,
             dropped=done.first,
             unused=ledger.unused + unused,
@@ -544,7 +595,36 @@ class Controller:
             terms=ledger.terms,
             losses=None if report is None else self._losses(report, orders),
             looks=self._spent_on_looks(ledger, done.bought),
+            pipeline=pipeline,
         )
+
+    def _arrived(
+        self,
+        delays: Delays,
+        ledger: Ledger,
+        orders: Orders,
+        report: Report | None,
+    ) -> tuple[Report, Pipeline]:
+        """Return what arrived in the round, and what is under way after it."""
+        assert ledger.pipeline is not None
+        taken = orders.admitted if report is None else _reported(report, orders)
+        drawn = delays.counted(self.buffers.seeds, ledger.ordered, taken)
+        paid = [
+            orders.paid(so_far)
+            for so_far in np.moveaxis(np.cumsum(drawn, axis=-1), -1, 0)
+        ]
+        charges = np.diff(np.stack(paid, axis=-1), prepend=0.0)
+        pipeline = ledger.pipeline.after(delays, drawn, charges, orders.charge(taken))
+        at_once = np.zeros_like(taken)
+        if delays.rounds[0] == 0:
+            at_once = drawn[..., 0]
+        found = Report(
+            admitted=at_once,
+            late=ledger.pipeline.coming[..., 0],
+            late_charge=ledger.pipeline.owed[..., 0].sum(axis=-1),
+            losses=None if report is None else report.losses,
+        )
+        return found, pipeline
 
     def _done(
         self,

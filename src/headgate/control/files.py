@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from headgate.control.buffers import kind_of
 from headgate.control.controller import Controller
+from headgate.control.delays import Pipeline
 from headgate.control.types import (
     LEDGER_ARRAYS,
     Contents,
@@ -47,6 +48,8 @@ def save_ledger(ledger: Ledger, path: Path) -> None:
         arrays |= _in("losses", _present(ledger.losses._asdict()))
     if ledger.looks is not None:
         arrays["looks"] = ledger.looks
+    if ledger.pipeline is not None:
+        arrays |= _in("pipeline", ledger.pipeline.arrays())
     stated = {"format": FORMAT, "t": ledger.t, "terms": ledger.terms._asdict()}
     stored = {"head": np.array(json.dumps(stated))}
     stored |= {name: _narrow(array) for name, array in arrays.items()}
@@ -74,6 +77,11 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
     looks = None
     if empty.looks is not None:
         looks = file.take("looks", empty.looks)
+    pipeline = empty.pipeline
+    if pipeline is not None:
+        known = pipeline.arrays().items()
+        taken = {name: file.take(f"pipeline/{name}", like) for name, like in known}
+        pipeline = Pipeline(**taken)
     if file.arrays:
         raise DataError(
             f"{path}: holds {', '.join(sorted(file.arrays))}, which this policy does"
@@ -86,6 +94,7 @@ def load_ledger(path: Path, controller: Controller) -> Ledger:
         memory=memory,
         losses=losses,
         looks=looks,
+        pipeline=pipeline,
         **own,
     )
     if not _possible(ledger):
@@ -172,9 +181,12 @@ def _load_losses(file: _File, like: Floats) -> Losses:
 
 def _possible(ledger: Ledger) -> bool:
     """Return whether no count and no amount of money is below what it can be."""
-    for least_zero in (ledger.occupancy, ledger.debt, ledger.spent):
-        if np.any(least_zero < 0):
-            return False
+    least_zero = [ledger.occupancy, ledger.debt, ledger.spent]
+    if ledger.pipeline is not None:
+        reserved = ledger.committed - ledger.spent
+        least_zero += [reserved, *ledger.pipeline.arrays().values()]
+    if any(np.any(array < 0) for array in least_zero):
+        return False
     if ledger.looks is None:
         return True
     most = ledger.spent * PART_OF_SPEND

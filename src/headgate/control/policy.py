@@ -25,6 +25,7 @@ from headgate.escaping import shown
 from headgate.theory.labels import paper
 
 if TYPE_CHECKING:
+    from headgate.control.delays import Delays
     from headgate.control.prices import PriceProcess
     from headgate.theory.bound import BoundConstants
     from headgate.theory.comparison import Benchmark
@@ -74,6 +75,8 @@ class PolicyContext:
         Number of rounds of the run.
     linear : bool, default True
         Whether the model is linear; true also if no model is known.
+    delays : Delays, optional
+        How many rounds samples take to arrive; None: they are there at once.
 
     Examples
     --------
@@ -89,6 +92,7 @@ class PolicyContext:
     seeds: Ints
     rounds: int
     linear: bool = True
+    delays: "Delays | None" = None
 
     @cached_property
     def mean_price(self) -> float:

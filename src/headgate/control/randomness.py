@@ -49,6 +49,7 @@ class Purpose(IntEnum):
     SELECTION = 17
     TEST = 18
     STREAM_RUN = 19
+    DELAY = 20
 
 
 def philox(

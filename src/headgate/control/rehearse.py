@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from headgate.control.controller import Controller
+from headgate.control.delays import Delays
 from headgate.control.policy import AdmissionPolicy, PolicyContext
 from headgate.control.prices import PriceProcess
 from headgate.control.types import Floats, Ints, Ledger, Orders, System
@@ -120,13 +121,14 @@ def rehearse(
     seeds: Ints,
     rounds: int,
     tick: Callable[[int], None] = lambda t: None,
+    delays: Delays | None = None,
 ) -> Rehearsal:
     """Rehearse `rounds` rounds for all seeds together, calling `tick` after each
-    round.
+    round. Samples take `delays` to arrive; None: they are there at once.
     """
     R, T = len(seeds), rounds
     check_memory(f"rounds = {T}: {R} runs of so many rounds take", R * T * BY_ROUND)
-    controller = Controller(system, policy, R, seeds)
+    controller = Controller(system, policy, R, seeds, delays=delays)
     ledger = controller.open()
     series = _Series(T, ledger)
     path = np.empty((R, 0))
@@ -167,8 +169,11 @@ class _Series:
         held, price = after.occupancy, orders.price
         self.money["price"][i] = price if price.ndim == 1 else price.mean(axis=-1)
         self.money["debt"][i] = before.debt
-        self.money["spend"][i] = orders.charge(orders.admitted)
-        self.counts["admitted"][i] = orders.admitted.sum(axis=-1)
+        admitted, spend = orders.admitted.sum(axis=-1), orders.charge(orders.admitted)
+        if after.pipeline is not None:
+            admitted, spend = after.ever - before.ever, after.spent - before.spent
+        self.money["spend"][i] = spend
+        self.counts["admitted"][i] = admitted
         self.counts["n"][i] = held.sum(axis=-1)
         self.counts["N"][i] = after.distinct
         self.counts["peak_excess"][i] = (held - system.buffer).max(axis=-1)
@@ -212,12 +217,15 @@ class Plan:
         Bound Ē_T of Theorem 1, averaged over the runs.
     oracle_bound : float
         Bound of the costless oracle, Ē_T^oracle.
+    at_once : Rehearsal, optional
+        Results of the same rehearsal if samples arrived at once; None: they do.
     """
 
     policy: AdmissionPolicy
     rehearsal: Rehearsal
     bound: float
     oracle_bound: float
+    at_once: Rehearsal | None = None
 
     @property
     def regret(self) -> float:
@@ -262,7 +270,9 @@ class Plan:
 def plan(given: PolicyContext, policy: AdmissionPolicy) -> Plan:
     """Work out all settings of a policy, rehearse it, and return the plan."""
     policy = policy.resolved(given)
-    result = rehearse(given.system, policy, given.prices, given.seeds, given.rounds)
+    process = (given.system, policy, given.prices, given.seeds, given.rounds)
+    result = rehearse(*process, delays=given.delays)
+    at_once = None if given.delays is None else rehearse(*process)
     bound = float(result.bound(given.bound).sum(axis=-1).mean())
     oracle = float(oracle_bound(given.system.buffer, result.rounds, given.bound).sum())
-    return Plan(policy, result, bound, oracle)
+    return Plan(policy, result, bound, oracle, at_once)

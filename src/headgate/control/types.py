@@ -7,7 +7,7 @@ batch of a run nor the order of summation can change a decision.
 
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
@@ -22,6 +22,7 @@ from headgate.control.checks import (
     whole_number,
     whole_numbers,
 )
+from headgate.control.delays import Pipeline
 from headgate.control.scores import ScoresAt
 from headgate.errors import LedgerError, SettingError, require
 from headgate.limits import SAMPLES
@@ -433,8 +434,9 @@ class View(NamedTuple):
     money : float, default np.inf
         The most money that may be spent in rounds 1..t, a limit in addition to the
         budget.
-    under_way : int, default 0
-        Samples that were ordered and may still arrive. Their price is in `spent`.
+    under_way : int or array of int, default 0
+        Samples that were ordered and may still arrive, in each run. Their price is in
+        `spent`.
 
     Examples
     --------
@@ -460,7 +462,7 @@ class View(NamedTuple):
     losses: Losses | None = None
     lot: int = 1
     money: float = np.inf
-    under_way: int = 0
+    under_way: int | Ints = 0
 
     @property
     def admitted(self) -> Ints:
@@ -662,6 +664,30 @@ class Orders:
         return costs(price, self.bought(admitted), self.quantum)
 
 
+def together(parts: Sequence[Orders], which: Ints) -> Orders:
+    """Return the orders in which run r has those of `parts[which[r]]`."""
+    first = parts[0]
+    if len(parts) == 1:
+        return first
+    nothing = np.zeros_like(first.admitted)
+    parts = [
+        each if each.free is not None else replace(each, free=nothing) for each in parts
+    ]
+
+    def mixed(arrays: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        return np.stack(arrays)[which, np.arange(which.size)]
+
+    def own(name: str) -> list[Any]:
+        return [getattr(each, name) for each in parts]
+
+    names = ("price", "asked", "admitted", "free", "first", "last", "carry", "credit")
+    memory = {
+        name: mixed([each[name] for each in own("memory")]) for name in first.memory
+    }
+    arrays: dict[str, Any] = {name: mixed(own(name)) for name in names}
+    return replace(first, memory=memory, **arrays)
+
+
 class Report(NamedTuple):
     """What clients admitted, if it differs from their orders, and their losses.
 
@@ -768,6 +794,8 @@ class Ledger:
         selection listens.
     looks : array of float, optional
         Money spent on looks, which is part of `spent`, (R,); None: looks are free.
+    pipeline : Pipeline, optional
+        The samples under way; None: what is ordered is there at once.
 
     Examples
     --------
@@ -797,6 +825,21 @@ class Ledger:
     terms: Terms
     losses: Losses | None = None
     looks: Floats | None = None
+    pipeline: Pipeline | None = None
+
+    @property
+    def ordered(self) -> Ints:
+        """The samples that each client has ever been ordered, under way or admitted,
+        (R, M).
+        """
+        if self.pipeline is None:
+            return self.admitted
+        return np.asarray(self.admitted + self.pipeline.by_client)
+
+    @property
+    def committed(self) -> Floats:
+        """The money spent, and the price of what is under way, (R,)."""
+        return self.spent if self.pipeline is None else self.pipeline.committed
 
     @cached_property
     def occupancy(self) -> Ints:
@@ -848,15 +891,13 @@ class Ledger:
             terms=self.terms._replace(runs=len(own["debt"])),
             losses=None if self.losses is None else self.losses.of_runs(rows),
             looks=None if self.looks is None else self.looks[rows],
+            pipeline=None if self.pipeline is None else self.pipeline.of_runs(rows),
             **own,
         )
 
 
-LEDGER_ARRAYS = tuple(
-    own.name
-    for own in fields(Ledger)
-    if own.name not in ("t", "contents", "memory", "terms", "losses", "looks")
-)
+OTHER_STATE = ("t", "contents", "memory", "terms", "losses", "looks", "pipeline")
+LEDGER_ARRAYS = tuple(own.name for own in fields(Ledger) if own.name not in OTHER_STATE)
 """names of the ledger's fields that hold one array each"""
 Labels = Callable[[Ints, Ints, Ints], Ints]
 """function that returns the class of each sample, given (runs, clients, positions)"""

@@ -81,8 +81,8 @@ def build(
         clients * run.seeds * BY_CLIENT,
     )
     bound: BoundConstants = fill(BoundConstants, tables.get("bound", {}), "bound")
-    sections = tables.get("policies", {})
-    for unused in sections.keys() - set(run.policies):
+    names, sections = _with_own(run.policies, tables.get("policies", {}))
+    for unused in sections.keys() - set(names):
         # Its keys are checked without importing code.
         with suppress(Untrusted):
             _policy(unused, sections, bound, Search(folder, trusted=()))
@@ -91,9 +91,7 @@ def build(
         name=name,
         system=stated.system(run.known_horizon),
         prices=make(PRICES, tables.get("prices", {}), "prices", search),
-        policies={
-            each: _policy(each, sections, bound, search) for each in run.policies
-        },
+        policies={each: _policy(each, sections, bound, search) for each in names},
         rounds=run.rounds,
         seeds=np.array(run.all_seeds),
         bound=bound,
@@ -125,6 +123,27 @@ def _data(table: Mapping[str, Any], search: Search) -> Data:
     return data
 
 
+def _with_own(
+    stated: Iterable[str], sections: Mapping[str, Any]
+) -> tuple[dict[str, str], dict[str, Any]]:
+    """Return what states each policy, by its name, and the sections of policies.
+
+    A `module:Class` has the name of its class, and needs no section.
+    """
+    names, found = dict[str, str](), dict(sections)
+    for each in stated:
+        name = each.rpartition(":")[2] if OUTSIDE.fullmatch(each) else each
+        if names.setdefault(name, each) != each:
+            raise SettingError(
+                f"run.policies = {shown(each)}: {names[name]} has the same name; give"
+                " one of them a section [policies.NAME] with its kind"
+            )
+        section = found.get(name, {})
+        if name != each and isinstance(section, Mapping):
+            found[name] = {**section, "kind": each}
+    return names, found
+
+
 def _policy(
     name: str,
     sections: Mapping[str, Any],
@@ -141,9 +160,7 @@ def _policy(
         known = nearest(name, [*sections, *POLICY.kinds])
         module, dot, own = name.rpartition(".")
         hint = ""
-        if OUTSIDE.fullmatch(name):
-            hint = f'; a section [policies.NAME] with kind = "{short}" names your own'
-        elif dot:
+        if dot:
             hint = f"; a class of your own is named {shown(f'{module}:{own}')}"
         raise SettingError(
             f"policy {short}: no section [policies.{short}] and no such kind{known}"

@@ -236,6 +236,7 @@ class Experiment:
             self.seeds,
             self.rounds,
             self.model.linear,
+            self.data.delays,
         )
 
     def given_for(self, policy: AdmissionPolicy) -> PolicyContext:

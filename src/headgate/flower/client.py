@@ -42,6 +42,7 @@ from headgate.errors import DataError, SettingError, require
 from headgate.escaping import shown
 from headgate.flower.border import Rule, function, instance, items, rule_classes
 from headgate.flower.buffer_store import BufferStore, store_folder, store_name
+from headgate.flower.logs import tell_store
 from headgate.flower.sources import HeldSample, Label, Source, unpack
 from headgate.limits import CLIENTS
 
@@ -310,6 +311,7 @@ def open_store(
     )
     stated = context.node_config.get("headgate-store") or None
     home = folder or store_folder(stated, "node_config headgate-store")
+    tell_store(home.absolute())
     return BufferStore(home / store_name(client), client, rules)
 
 

@@ -11,6 +11,7 @@ from headgate.books.accounts import Accounts, OpenRound
 from headgate.books.ledger_store import LedgerStore
 from headgate.books.messages import Order
 from headgate.errors import SettingError
+from headgate.escaping import shown
 from headgate.experiment import Experiment
 from headgate.flower.rules import stated
 from headgate.registry import SELECTION, Unnamed, table_of
@@ -34,6 +35,11 @@ def check_playable(experiment: Experiment) -> StatedRules:
             f" {len(experiment.seeds)}"
         )
         raise SettingError(f"{found}: a run on Flower has one policy and one seed")
+    if experiment.data.delays is not None:
+        raise SettingError(
+            f"data.delay = {shown(experiment.data.delay)}: is for a simulation; on"
+            " Flower, samples arrive when clients report them"
+        )
     ((name, policy),) = experiment.policies.items()
     which = "retention"
     try:

@@ -7,7 +7,7 @@ are written from the ledger.
 
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib.metadata import version
 from logging import WARNING
 from pathlib import Path
@@ -50,7 +50,7 @@ class RunRecord:
     The folder is locked by `lock` before anything in it is read, because two processes
     may start at once. `track` names the trackers that log rounds, as for `headgate
     run`. If `own_prices`, the user's function sets prices, whose mean is unknown. The
-    sections `of_the_app`, data and model, are not those of the recipe.
+    sections `of_the_app`, data and model, are not those of the recipe and not written.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class RunRecord:
             facts = _environment(mean)
             if of_the_app:
                 facts[OF_THE_APP] = list(of_the_app)
-            create(folder, experiment.tables(), facts)
+            create(folder, _without(experiment.tables(), of_the_app), facts)
         else:
-            _check_same(folder, experiment)
+            _check_same(folder, experiment, of_the_app)
         self.folder, self.parameters = folder, folder / PARAMETERS
         self.rounds = experiment.rounds
         self._writer, self._experiment = RunWriter(folder), experiment
@@ -154,7 +154,14 @@ class RunRecord:
             self.state("finished", t)
 
 
-def _check_same(folder: Path, experiment: Experiment) -> None:
+def _without(tables: Mapping[str, Any], of_the_app: Collection[str]) -> dict[str, Any]:
+    """Return the tables of a recipe without the sections that are the app's own."""
+    return {name: each for name, each in tables.items() if name not in of_the_app}
+
+
+def _check_same(
+    folder: Path, experiment: Experiment, of_the_app: Collection[str]
+) -> None:
     """Refuse to continue the run of another experiment. Only the folder of the recipe's
     modules may differ.
     """
@@ -167,8 +174,8 @@ def _check_same(folder: Path, experiment: Experiment) -> None:
             f"{folder}: cannot be continued, {key} is known to the process that began"
             f" it alone: {reason}"
         )
-    begun = without_folder(read_toml(folder / CONFIG))
-    wanted = without_folder(experiment.tables())
+    begun = _without(without_folder(read_toml(folder / CONFIG)), of_the_app)
+    wanted = _without(without_folder(experiment.tables()), of_the_app)
     if begun != wanted:
         other = f"was begun with other settings ({differing(begun, wanted)})"
         raise DataError(

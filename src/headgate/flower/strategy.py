@@ -52,6 +52,7 @@ from headgate.experiment.recipes import read_recipe
 from headgate.flower.averaging import Averaging
 from headgate.flower.border import function, instance, items, writable_texts
 from headgate.flower.keys import VARIABLE
+from headgate.flower.logs import shorten_refusals
 from headgate.flower.parameters import (
     StrategyMemory,
     keep_only,
@@ -168,6 +169,7 @@ class Gated(Strategy):
         fixed_shapes: bool | None = None,
         track: Sequence[str] = (),
     ) -> None:
+        shorten_refusals()
         call = type(self).__name__
         self.inner = instance(f"{call}: inner", inner, Strategy, "a strategy of Flower")
         if prices is not None:
@@ -980,6 +982,7 @@ class AdmissionStrategy(Gated):
         client_evaluation: bool = False,
         **more: Any,
     ) -> None:
+        shorten_refusals()
         call = type(self).__name__
         told = more.get("prices") is not None
         experiment, _ = _experiment(call, experiment, told)

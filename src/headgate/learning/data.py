@@ -5,10 +5,12 @@ streams. Files are read when they are used.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from headgate.control.checks import checksum, inside_unit, whole, zero_or_more
+from headgate.control.delays import Delays
 from headgate.control.selection import Selection
 from headgate.errors import SettingError, require
 from headgate.escaping import shown
@@ -149,7 +151,7 @@ class TableFile(DataSource):
 
 
 TABLES = (".csv", ".parquet", ".npz")
-BOUGHT = ("concepts", "window", "look", "keep", "late")
+BOUGHT = ("concepts", "window", "look", "keep", "late", "delay")
 """settings of [data] that are written only if they differ from their defaults"""
 KINDS = {
     "digits": Digits,
@@ -190,7 +192,15 @@ class Data:
     they are offered again next time
     """
     late: int = 0
-    """rounds from the order of a label to the first training with it"""
+    """rounds from the order of a label to the first training with it; the sample takes
+    a place, and is paid for, from its order on
+    """
+    delay: int | dict[str, float] = 0
+    """rounds from the order of a sample to its arrival: a number; the weight of each
+    number, as in { 1 = 3, 10 = 1 }; or the mean of a geometric distribution, as in {
+    geometric = 5 }. Until then a sample is under way: it takes no place, its money is
+    reserved, and it is paid for when it arrives
+    """
 
     def __post_init__(self) -> None:
         if bool(self.concepts) != (self.changes is not None):
@@ -211,10 +221,22 @@ class Data:
         ):
             whole(name, getattr(self, name), least, most)
         zero_or_more("look", self.look)
+        if self.delays is not None and (self.late or self.look):
+            other = f"late = {self.late}" if self.late else f"look = {self.look:g}"
+            raise SettingError(
+                f"delay = {shown(self.delay)}: not with {other}; only one of them may"
+                " be set"
+            )
 
     @property
     def kind(self) -> str:
         return self.source.kind
+
+    @cached_property
+    def delays(self) -> Delays | None:
+        """How many rounds samples take to arrive; None: they are there at once."""
+        found = Delays.of(self.delay)
+        return found if found.longest else None
 
     def chooses(self, rule: Selection | None) -> bool:
         """Return whether clients have a choice under this buying rule."""

@@ -5,7 +5,8 @@ streams, the world does not change and labels are available at once, the i-th ad
 is the i-th sample of the stream, and nothing is stored (`StreamSource`). Otherwise each
 sample is stored from its admission until it is dropped (`PurchaseSource`): its row,
 which also identifies its appearance in its concept, its number among all samples, and
-the round.
+the round. A sample that is under way is stored, too, with the round in which it
+arrives.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,6 +33,10 @@ scores of each row
 ADMISSIONS = 40
 """low bits of a key, which hold the number of an admission; the bits above hold the
 owner, the place of a client among the clients of all runs
+"""
+UNDER_WAY = 1 << ADMISSIONS - 1
+"""bit of the key of a sample that is under way; the bits below hold its number among
+the client's orders
 """
 
 
@@ -91,7 +96,7 @@ class PurchaseTable:
     samples: NDArray[np.int32]
     """number of each sample among all samples of the run's seed"""
     round: NDArray[np.int32]
-    """round in which each sample was admitted"""
+    """round in which each sample was admitted or, under way, arrives"""
     looked: Ints
     """samples of its stream that each client has been offered so far, (S, M)"""
     spare: Ints
@@ -117,14 +122,35 @@ class PurchaseTable:
             round=self.round[at],
         )
 
+    @property
+    def under_way(self) -> Ints:
+        """The keys of the samples that are under way."""
+        return self.key[self.key & UNDER_WAY > 0]
+
+    def arrived(self, t: int, had: Ints) -> "PurchaseTable":
+        """Return the table in which the samples that arrive in round t are admitted.
+
+        Clients had admitted `had` samples before, (S, M).
+        """
+        due = np.flatnonzero((self.key & UNDER_WAY > 0) & (self.round == t))
+        owner = self.key[due] >> ADMISSIONS
+        nth = np.arange(due.size) - np.searchsorted(owner, owner)
+        key = self.key.copy()
+        key[due] = key_of(owner, had.ravel()[owner] + nth)
+        order = np.argsort(key)
+        columns = {
+            name: getattr(self, name)[order] for name in ("rows", "samples", "round")
+        }
+        return replace(self, key=key[order], **columns)
+
     def with_new(
         self,
-        t: int,
+        t: int | Ints,
         key: Ints,
         samples: Ints,
         rows: Ints,
     ) -> "PurchaseTable":
-        """Return the table extended by samples that were admitted in round t."""
+        """Return the table extended by samples of round t, or each of its own."""
         at = np.searchsorted(self.key, key)
         new = {
             "key": key,
@@ -179,6 +205,7 @@ class StreamSource:
     """labels of the rows of the training set"""
     score: ScoreRows
     clients: int
+    seeds: Ints
 
     @property
     def looks(self) -> bool:
@@ -202,7 +229,7 @@ class StreamSource:
         """Return how many of the ordered samples each client can admit, (S, M): at most
         what its stream has left.
         """
-        return self._left(before.admitted, ordered)
+        return self._left(before.ordered, ordered)
 
     def _left(self, had: Ints, wanted: Ints) -> Ints:
         """Return how many of the samples that are wanted each stream has left, (S, M),
@@ -303,16 +330,39 @@ class PurchaseSource(StreamSource):
         admitted: Ints,
     ) -> Known:
         assert known is not None
-        known = self._later(t, known, before.admitted)
+        known = self._later(t, known, before.ordered)
         count = admitted.ravel()
         owner = np.repeat(np.arange(count.size), count)
-        admissions = spans(before.admitted.ravel(), count)
+        numbers = spans(before.ordered.ravel(), count)
 
         seeds, clients = np.divmod(owner, self.clients)
-        positions = admissions + known.passed[seeds, clients]
+        positions = numbers + known.passed[seeds, clients]
         concepts = self.world.at(t)[seeds, clients]
         found = self.stream_rows(seeds, clients, positions, concepts)
-        return known.with_new(t, key_of(owner, admissions), *found)
+        return self._bought(t, known, before, key_of(owner, numbers), found)
+
+    def _bought(
+        self,
+        t: int,
+        known: PurchaseTable,
+        before: Ledger,
+        key: Ints,
+        found: StreamRows,
+    ) -> PurchaseTable:
+        """Return the table with samples that were ordered in round t, and with those
+        admitted that arrive in it.
+
+        The key of a sample holds its owner and its number among the orders.
+        """
+        delays = self.data.delays
+        if delays is None:
+            return known.with_new(t, key, *found)
+        owner, numbers = key >> ADMISSIONS, key & UNDER_WAY - 1
+        seeds, clients = np.divmod(owner, self.clients)
+        places = delays.drawn(self.seeds[seeds], clients, numbers)
+        due = t + delays.rounds[places]
+        waiting = known.with_new(due, key | UNDER_WAY, *found)
+        return waiting.arrived(t, before.admitted)
 
     def _later(
         self,
@@ -329,7 +379,8 @@ class PurchaseSource(StreamSource):
     def after_round(self, known: Known, after: Ledger) -> Known:
         assert known is not None
         everybody = np.broadcast_to(np.arange(self.clients), after.admitted.shape)
-        return known.only(key_of(*held_admissions(after, everybody)))
+        held = key_of(*held_admissions(after, everybody))
+        return known.only(np.union1d(held, known.under_way))
 
     def find(
         self,
@@ -385,7 +436,6 @@ class ChoosingSource(PurchaseSource):
     """
 
     rule: Selection
-    seeds: Ints
 
     @property
     def looks(self) -> bool:
@@ -441,7 +491,7 @@ class ChoosingSource(PurchaseSource):
             spare[s, clients] = _newest(offer, left, self.data.keep)
             owner = s * self.clients + clients
             bought.append(offer[takes])
-            keys.append(spans(key_of(owner, before.admitted[s, clients]), count))
+            keys.append(spans(key_of(owner, before.ordered[s, clients]), count))
 
         key = np.concatenate(keys)
         order = np.argsort(key)
@@ -451,7 +501,7 @@ class ChoosingSource(PurchaseSource):
             looked=known.looked + fresh,
             spare=spare,
         )
-        return after.with_new(t, key[order], samples, rows)
+        return self._bought(t, after, before, key[order], StreamRows(samples, rows))
 
     def _offer(
         self,

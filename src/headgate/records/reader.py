@@ -24,6 +24,7 @@ from headgate.limits import RECIPE, ROUNDS, RUNS
 from headgate.reading import read_toml
 from headgate.records.tables import (
     CHANGED,
+    DELAYED,
     LOOKS,
     MEASURED,
     STATE,
@@ -327,13 +328,15 @@ class RunFolder:
     def measured(self) -> tuple[str, ...]:
         """The columns of the metrics that this run records.
 
-        Some are recorded only if the world changes or if clients look.
+        Some are recorded only if the world changes, clients look or samples come late.
         """
         data, columns = self.config.get("data", {}), list(MEASURED)
         if "changes" in data:
             columns.append(CHANGED)
         if data.get("window", 1) != 1:
             columns.extend(LOOKS)
+        if "delay" in data:
+            columns.extend(DELAYED)
         return tuple(columns)
 
     @property

@@ -185,7 +185,8 @@ def client_rows(
     if now.orders.price.ndim == 1:
         paid = None
     elif paid is None:
-        paid = now.orders.paid(admitted)
+        pipeline = now.after.pipeline
+        paid = now.orders.paid(admitted) if pipeline is None else pipeline.paid
     rows = []
     for r, seed in enumerate(now.seeds):
         row: Row = {

@@ -71,6 +71,9 @@ such samples or did not answer"""
 LOOKS: Mapping[str, pl.DataType] = {"looked": COUNT, "looks": NUMBER}
 """optional columns of the metrics, for clients that look at samples before they buy:
 the number of samples they looked at, and the part of the spend that paid for looking"""
+DELAYED: Mapping[str, pl.DataType] = {"under_way": COUNT, "reserved": NUMBER}
+"""optional columns of the metrics, for samples that take rounds to arrive: the samples
+that were ordered and are not there after the round, and the money reserved for them"""
 TABLES = {"metrics": METRICS, "clients": CLIENTS}
 CHANGED = "changed"
 """optional column of the metrics, for a world that changes: the weighted share of
@@ -81,7 +84,7 @@ BY_CONCEPT = re.compile(r"(share|accuracy)_\d{1,3}")
 accuracy on its test set, null at share 0
 """
 MEASURED = tuple(name for name in METRICS if name not in KEY)
-OPTIONAL = ("excess", "validation_accuracy", CHANGED, *LOOKS)
+OPTIONAL = ("excess", "validation_accuracy", CHANGED, *LOOKS, *DELAYED)
 """columns of the metrics that only some runs record"""
 
 UNREADABLE = (
@@ -109,7 +112,7 @@ def kind_of(table: str, column: str) -> pl.DataType | None:
         return CLIENTS.get(column) or LOSSES.get(column)
     if column == CHANGED or BY_CONCEPT.fullmatch(column):
         return NUMBER
-    return METRICS.get(column) or LOOKS.get(column)
+    return METRICS.get(column) or LOOKS.get(column) or DELAYED.get(column)
 
 
 def _kinds(table: str, columns: Iterable[str]) -> dict[str, pl.DataType]:

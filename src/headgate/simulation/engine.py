@@ -235,6 +235,7 @@ class Simulation:
             len(self.seeds),
             self.seeds,
             looks=self.experiment.data.price_of_looks(policy.selection),
+            delays=self.experiment.data.delays,
         )
 
     def _source(self, name: str) -> StreamSource:
@@ -255,11 +256,13 @@ class Simulation:
             return self.learner.scores(self.models, asked, seeds + first, rows)
 
         labels = self.learner.dataset.train_labels
-        shared = (self.streams, ends, labels, score, self.experiment.system.clients)
+        clients = self.experiment.system.clients
+        shared = (self.streams, ends, labels, score, clients, self.seeds)
         rule = self.experiment.policies[name].selection
         if rule is not None and data.chooses(rule):
-            return ChoosingSource(*shared, self.world, data, rule, self.seeds)
-        if data.changes is None and not data.late and not data.stream.passing:
+            return ChoosingSource(*shared, self.world, data, rule)
+        late = data.late or data.delays is not None
+        if data.changes is None and not late and not data.stream.passing:
             return StreamSource(*shared)
         return PurchaseSource(*shared, self.world, data)
 

@@ -234,7 +234,7 @@ class Recording:
             Usage(trained, uses.distinct, uses.total, uses.squares),
             given.system.buffer,
             given.bound,
-            more={**by_concept, **self._looks(now)},
+            more={**by_concept, **self._looks(now), **_under_way(now)},
         )
 
     def _looks(self, now: Prepared) -> dict[str, Column]:
@@ -264,3 +264,16 @@ class Recording:
         for played in now.played:
             rows += client_rows(played, losses=heard.get(played.policy))
         return rows
+
+
+def _under_way(now: Prepared) -> dict[str, Column]:
+    """Return, for each run, the samples under way after the round and the money that is
+    reserved for them; no columns if what is ordered is there at once.
+    """
+    waiting, reserved = list[int](), list[float]()
+    for ledger in now.after.values():
+        if ledger.pipeline is None:
+            return {}
+        waiting += ledger.pipeline.under_way.tolist()
+        reserved += (ledger.committed - ledger.spent).tolist()
+    return {"under_way": waiting, "reserved": reserved}

@@ -58,6 +58,9 @@ from headgate.writing import FolderLock, replace_file
 Points = Sequence[tuple[str, Experiment]]
 Worker = InProcess | Slices
 Say = Callable[[str], None]
+FINISHED = (
+    "is finished; nothing was bought or trained; choose another folder for another run"
+)
 
 
 def perform(
@@ -72,6 +75,7 @@ def perform(
     tick: Tick | None = None,
     watch: Watch | None = None,
     say: Say | None = None,
+    finished: str = FINISHED,
 ) -> list[RunFolder]:
     """Run an experiment in `folder`, or every labelled point of a sweep in a folder
     within it.
@@ -105,6 +109,8 @@ def perform(
         finished, and once before with no rows.
     say : callable, optional
         Called with lines that describe what is done next.
+    finished : str
+        What is said of a folder whose runs are all finished.
 
     Returns
     -------
@@ -131,24 +137,19 @@ def perform(
         if any(left):
             with closing(_worker(tasks, device, processes, pool, say)) as worker:
                 _begin(tasks, folder, worker, device, say, held)
-                runs = [task.begun for task in tasks]
-                progress = ChunkProgress(runs, folder, tick, watch)
-                say(_described(runs, worker))
+                begun = [task.begun for task in tasks]
+                progress = ChunkProgress(begun, folder, tick, watch)
+                say(_described(begun, worker))
                 _play(worker, device, progress)
         else:
-            say(
-                f"{folder}: is finished; nothing was bought or trained; choose another"
-                " --out for another run"
-            )
+            say(f"{folder}: {finished}")
         with disk_errors(folder):
-            finished = [task.begun.finish() for task in tasks]
-    notes = [
-        run.state.get("note") for run, new in zip(finished, left, strict=True) if new
-    ]
+            runs = [task.begun.finish() for task in tasks]
+    notes = [run.state.get("note") for run, new in zip(runs, left, strict=True) if new]
     for note in dict.fromkeys(notes):
         if note is not None:
             say(note)
-    return finished
+    return runs
 
 
 def new_folder(points: Experiment | Points) -> Path:

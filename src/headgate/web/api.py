@@ -3,14 +3,19 @@ threads beside the event loop answer.
 """
 
 import json
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from http import HTTPStatus
+from types import MappingProxyType
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, FastAPI, Query
 from starlette.responses import Response
 
 from headgate.analysis.curves import Heat
 from headgate.analysis.formatting import jsonable
+from headgate.escaping import one_line
 from headgate.version import __version__
 from headgate.web import answers, compare, planning
 from headgate.web.runs import Library
@@ -18,8 +23,15 @@ from headgate.web.runs import Library
 
 @dataclass(frozen=True)
 class Problem:
-    error: str
-    """one line that names the invalid parameter and its value"""
+    """Why a request is refused (RFC 9457)."""
+
+    title: str
+    status: int
+    detail: str
+    """one line that names the setting and its value"""
+    setting: str | None = None
+    value: str | None = None
+    type: str = "about:blank"
 
 
 @dataclass(frozen=True)
@@ -29,16 +41,54 @@ class Health:
     folder: str
 
 
-REFUSALS: dict[int | str, dict[str, Any]] = {
-    status: {"model": Problem, "description": meaning}
-    for status, meaning in {
+def refusals(meanings: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
+    """Return the refusals of a route for its description, by their status."""
+    return {
+        status: {"model": Problem, "description": meaning}
+        for status, meaning in meanings.items()
+    }
+
+
+REFUSALS = refusals(
+    {
         400: "the query, the host or the body has no meaning",
         401: "the token is missing or wrong",
         404: "there is no such run",
         413: "the body is too large, or does not say how long it is",
         422: "what was asked cannot be met, or what was found cannot be read",
-    }.items()
-}
+    }
+)
+PROBLEM = "application/problem+json"
+_SETTING = re.compile(r"(?P<setting>[^=:]{1,80}(: [^=:]{1,80})?) = (?P<value>.*?): ")
+
+
+def refusal(
+    status: int,
+    error: object,
+    headers: Mapping[str, str] = MappingProxyType({}),
+) -> Response:
+    """Return the answer to a request that is refused."""
+    detail = one_line(error)
+    named = _SETTING.match(detail)
+    setting, value = (None, None) if named is None else named.group("setting", "value")
+    problem = Problem(HTTPStatus(status).phrase, status, detail, setting, value)
+    return Json(problem, status, dict(headers), PROBLEM)
+
+
+def described(app: FastAPI) -> dict[str, Any]:
+    """Return the document of the API, in which refusals have their own media type."""
+    if app.openapi_schema is None:
+        found = FastAPI.openapi(app)
+        for ways in found["paths"].values():
+            for way in ways.values():
+                for status, each in way["responses"].items():
+                    content = each.get("content", {})
+                    if int(status) >= 400 and "application/json" in content:
+                        content[PROBLEM] = content.pop("application/json")
+    assert app.openapi_schema is not None
+    return app.openapi_schema
+
+
 Policy = Annotated[
     str | None, Query(description="a policy of the run; left out: its first")
 ]

@@ -6,6 +6,7 @@ from headgate.analysis.accounts import ledger_facts
 from headgate.analysis.intervals import Floats
 from headgate.analysis.runs import Runs
 from headgate.errors import DataError
+from headgate.escaping import exposition
 from headgate.records.reader import WARN_AT, RunFolder
 from headgate.web.answers import runs_in
 from headgate.web.runs import Library
@@ -33,10 +34,7 @@ def metrics_text(library: Library) -> str:
 
     Damaged runs are left out.
     """
-    lines = {
-        name: [f"# HELP headgate_{name} {text}", f"# TYPE headgate_{name} gauge"]
-        for name, text in HELP.items()
-    }
+    samples: dict[str, list[tuple[dict[str, str], float]]] = {name: [] for name in HELP}
     heads = sorted(library.heads().values(), key=lambda head: -head.started)
     for head in heads[:MOST_RUNS]:
         try:
@@ -45,10 +43,10 @@ def metrics_text(library: Library) -> str:
         except DataError:
             continue
         for one in found:
-            labels = f'run="{_escaped(run.name)}",policy="{_escaped(one.policy)}"'
+            labels = {"run": run.name, "policy": one.policy}
             for name, value in (_values(one) | _of_clients(run)).items():
-                lines[name].append(f"headgate_{name}{{{labels}}} {value:.15g}")
-    return "\n".join(line for each in lines.values() for line in each) + "\n"
+                samples[name].append((labels, value))
+    return exposition(HELP, samples)
 
 
 def _of_clients(run: RunFolder) -> dict[str, float]:
@@ -103,7 +101,3 @@ def mean_age(admitted: Floats, held: Floats) -> float:
     )
     ages = held_by_age @ np.arange(admitted.shape[1])
     return float(ages.sum() / max(held.sum(), 1))
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

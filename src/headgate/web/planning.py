@@ -158,7 +158,7 @@ def _without_none(value: Any) -> Any:
 def _check_sizes(recipe: Mapping[str, Any]) -> None:
     """Refuse a recipe that would take too long or too much memory."""
     for section in ("system", "prices", "policies", "bound"):
-        _check_values(section, recipe[section])
+        check_values(section, recipe[section])
     buffers = recipe["system"].get("buffers")
     if not isinstance(buffers, list) or not buffers:
         raise SettingError(
@@ -210,7 +210,7 @@ def check_waiting(experiment: Experiment) -> None:
         )
 
 
-def _check_values(
+def check_values(
     where: str,
     value: Any,
     depth: int = 0,
@@ -225,13 +225,13 @@ def _check_values(
                     f"{where[:100]}.{key}: a plan names no file; prices are sent with"
                     " it, as prices.prices"
                 )
-            _check_values(f"{where}.{key}", each, depth + 1)
+            check_values(f"{where}.{key}", each, depth + 1)
     elif isinstance(value, list):
         most = LIMITS["rounds"] if where == "prices.prices" else LIMITS["clients"]
         if len(value) > most:
             raise SettingError(f"{where[:100]}: {len(value)} entries; at most {most:,}")
         for each in value:
-            _check_values(where, each, depth + 1)
+            check_values(where, each, depth + 1)
     elif isinstance(value, str):
         _check_text(where, value)
     elif isinstance(value, int | float):

@@ -8,11 +8,16 @@ read the answers. A server that other machines can reach requires the token.
 
 import re
 from hmac import compare_digest
+from math import ceil
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from headgate.web.accounts.gate import OWN, WITHOUT, Rates, lets_in, not_there
+from headgate.web.accounts.tokens import EVERY, ROLES, Holder, Tokens
+from headgate.web.api import refusal
 
 COOKIE = "headgate_token"
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
@@ -45,6 +50,10 @@ _HOST = re.compile(
 )
 MOST_BYTES = 256 * 2**10
 """largest size of the body of a request, in bytes"""
+MOST_OF_ACCOUNTS = 2**20
+"""largest size of the body of a request to accounts"""
+CLOSED = {"Connection": "close"}
+"""or the server would still read the rest of the body"""
 
 WRONG_TOKEN = "token: missing or wrong; open the link that headgate serve printed"
 
@@ -61,17 +70,30 @@ def hostname(host: str) -> str:
     return "" if found is None else found["address"] or found["name"]
 
 
+OPERATOR = Holder("", EVERY, ROLES[-1], "", "")
+"""who has the one token of a page, or needs none"""
+
+
 class Guard:
-    """Middleware that checks host, origin, size and token of every request."""
+    """Middleware that checks host, origin, size and token of every request.
+
+    With `tokens`, one of these is needed for everything, and lets its holder see what
+    belongs to its accounts, not more often than `rates` says.
+    """
 
     def __init__(
         self,
         app: ASGIApp,
         host: str = "127.0.0.1",
         token: str | None = None,
+        tokens: Tokens | None = None,
+        rates: Rates | None = None,
     ) -> None:
         self._app, self._token = app, token
-        self._names = None if host in EVERYWHERE else LOOPBACK | {host.lower()}
+        self._tokens, self._rates = tokens, rates or Rates(0)
+        self._names = None
+        if host not in EVERYWHERE and tokens is None:
+            self._names = LOOPBACK | {host.lower()}
 
     async def __call__(
         self,
@@ -83,11 +105,11 @@ class Guard:
             await self._app(scope, receive, send)
             return
         request = Request(scope)
-        refusal = self._refusal(request.headers, scope["method"])
-        if refusal is None and not self._is_known(request):
-            refusal = (401, WRONG_TOKEN)
-        # the link was opened: from now on a cookie has the token
-        opened = refusal is None and self._is_token(request.query_params.get("token"))
+        linked = request.query_params.get("token")
+        refused, opened = self._let_in(request), False
+        if refused is None:
+            # the link was opened: from now on a cookie has the token
+            opened = self._holder_of(linked) is not None
 
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
@@ -96,52 +118,74 @@ class Guard:
                     sent[name] = value
                 sent.setdefault("Cache-Control", "no-cache")
                 if opened:
-                    cookie = (
-                        f"{COOKIE}={self._token}; Path=/; HttpOnly; SameSite=Strict"
-                    )
+                    cookie = f"{COOKIE}={linked}; Path=/; HttpOnly; SameSite=Strict"
                     sent.append("Set-Cookie", cookie)
             await send(message)
 
-        if refusal is None:
-            await self._app(scope, receive, guarded)
-            return
-        status, why = refusal
-        # close the connection, or the server would still read the rest of the body
-        answer = JSONResponse({"error": why}, status, {"Connection": "close"})
-        await answer(scope, receive, guarded)
+        await (refused or self._app)(scope, receive, guarded)
 
-    def _is_known(self, request: Request) -> bool:
-        """Return whether a request has the token, if one is needed."""
-        if self._token is None:
-            return True
+    def _let_in(self, request: Request) -> Response | None:
+        """Let a request in with its holder, or return why it is refused."""
+        path = request.scope["path"]
+        if self._tokens is not None and path in WITHOUT:
+            return None
+        refused = self._refusal(request.headers, request.method, path)
+        if refused is not None:
+            return refused
+        holder = self._holder(request)
+        if holder is None:
+            return refusal(401, WRONG_TOKEN, {**CLOSED, "WWW-Authenticate": "Bearer"})
+        if self._tokens is not None and not lets_in(holder, path):
+            return refusal(404, not_there(path), CLOSED)
+        wait = self._rates.take(holder.name)
+        if wait:
+            why = f"rate: at most {self._rates.most:g} requests a second"
+            return refusal(429, why, {**CLOSED, "Retry-After": str(ceil(wait))})
+        request.state.holder = holder
+        return None
+
+    def _holder(self, request: Request) -> Holder | None:
+        """Return who makes a request; None: the token is missing or wrong."""
+        if self._token is None and self._tokens is None:
+            return OPERATOR
         kind, _, bearer = request.headers.get("authorization", "").partition(" ")
         given = [request.query_params.get("token"), request.cookies.get(COOKIE)]
         if kind.lower() == "bearer":
-            given.append(bearer.strip())
-        return any(map(self._is_token, given))
+            given.insert(0, bearer.strip())
+        found = filter(None, map(self._holder_of, given))
+        return next(found, None)
 
-    def _is_token(self, given: str | None) -> bool:
-        if self._token is None or given is None:
-            return False
-        return compare_digest(
-            self._token.encode(), given.encode("utf-8", "surrogateescape")
-        )
+    def _holder_of(self, given: str | None) -> Holder | None:
+        if given is None:
+            return None
+        if self._tokens is not None:
+            return self._tokens.holder(given)
+        own = (self._token or "").encode()
+        same = compare_digest(own, given.encode("utf-8", "surrogateescape"))
+        return OPERATOR if same and own else None
 
-    def _refusal(self, headers: Headers, method: str) -> tuple[int, str] | None:
-        """Return why a request is refused, whoever sends it, and the status."""
+    def _refusal(
+        self,
+        headers: Headers,
+        method: str,
+        path: str,
+    ) -> Response | None:
+        """Return why a request is refused, whoever sends it."""
         host = headers.get("host", "")
         if self._names is not None and hostname(host) not in self._names:
-            return 400, f"host = {host[:100]!r}: not a name of this server"
+            why = f"host = {host[:100]!r}: not a name of this server"
+            return refusal(400, why, CLOSED)
 
         own = (f"http://{host}".lower(), f"https://{host}".lower())
         origin = headers.get("origin", own[0])
         if method not in ("GET", "HEAD") and origin.lower() not in own:
-            return 400, f"origin = {origin[:100]!r}: not a page of this server"
+            why = f"origin = {origin[:100]!r}: not a page of this server"
+            return refusal(400, why, CLOSED)
 
+        most = MOST_OF_ACCOUNTS if OWN.fullmatch(path) else MOST_BYTES
         length = headers.get("content-length", "0")
-        known = re.fullmatch("[0-9]{1,9}", length) and int(length) <= MOST_BYTES
+        known = re.fullmatch("[0-9]{1,9}", length) and int(length) <= most
         if "transfer-encoding" in headers or not known:
-            shown = length[:100]
-            most = f"at most {MOST_BYTES} bytes are taken"
-            return 413, f"content-length = {shown}: {most}"
+            why = f"content-length = {length[:100]}: at most {most} bytes are taken"
+            return refusal(413, why, CLOSED)
         return None

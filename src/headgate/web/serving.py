@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from functools import partial
 from importlib.util import find_spec
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ import uvicorn
 from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -23,10 +25,15 @@ from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Scope
 
 from headgate import analysis
-from headgate.errors import HeadgateError, SettingError
-from headgate.escaping import one_line
+from headgate.books.journal import OtherRequestError
+from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
 from headgate.version import __version__
-from headgate.web.api import Json, Problem, endpoints
+from headgate.web.accounts.gate import API, Forbidden
+from headgate.web.accounts.keeper import Busy, UnknownAccount
+from headgate.web.accounts.routes import account_routes
+from headgate.web.accounts.service import Service
+from headgate.web.accounts.telling import Telling
+from headgate.web.api import described, endpoints, refusal
 from headgate.web.metrics import metrics_text
 from headgate.web.runs import Library, UnknownRun
 from headgate.web.security import EVERYWHERE, LOOPBACK, Guard
@@ -141,9 +148,10 @@ def serve(
     port: int,
     token: str | None,
     started: Callable[[str], None],
+    service: Service | None = None,
 ) -> None:
     """Serve until Ctrl-C; `started` is called with the link."""
-    app = make_app(folder, host, token)
+    app = make_app(folder, host, token, service)
     listening = listen(host, port)
     link = link_to(host, listening.getsockname()[1], token)
     started(link)  # until uvicorn is ready, connections wait at the socket
@@ -151,36 +159,52 @@ def serve(
         uvicorn.Server(configured(app)).run(sockets=[listening])
 
 
+STATUS = {
+    UnknownRun: 404,
+    UnknownAccount: 404,
+    Forbidden: 403,
+    Busy: 503,
+    OtherRequestError: 422,
+    LedgerError: 409,
+}
+"""the status of an answer to an error; of all others 422"""
 STATIC = Path(__file__).parent / "static"
 DRAWING = Path(analysis.__file__).parent / "drawing"
 """scripts for figures, which the report uses as well"""
-PAGES = ("/", "/run/{name}", "/compare", "/plan")
+TAG = re.compile(r"\d+|constrained-.*|.*\[.*|int|float|str|bool|timedelta")
+"""parts of the place of an error that are no keys: numbers, and types"""
+DESCRIPTION = """The API of headgate. That of runs reads run folders and plans, and
+changes nothing. That of accounts decides what is bought and keeps the money: every
+write has a key, and done again with it, it is done once and has the same answer."""
+PAGES = ("/", "/run/{name}", "/compare", "/plan", "/accounts", "/accounts/{name}")
 
 
 def make_app(
     folder: Path,
     host: str = "127.0.0.1",
     token: str | None = None,
+    service: Service | None = None,
 ) -> FastAPI:
-    """Return the application of the page for the runs in `folder`."""
+    """Return the application of the page for the runs in `folder`, and of a service for
+    accounts, if there is one.
+    """
     library = Library(folder)
+    outer = [Middleware(Guard, host=host, token=token)]
+    if service is not None:
+        tokens, rates = service.tokens, service.rates
+        outer = [
+            Middleware(Telling, counts=service.counts, log=service.log),
+            Middleware(Guard, host=host, tokens=tokens, rates=rates),
+        ]
     app = FastAPI(
         title="headgate",
         version=__version__,
-        description=(
-            "The page's API. It reads run folders and plans; it changes nothing."
-        ),
+        description=DESCRIPTION,
         openapi_url="/api/openapi.json",
         docs_url=None,
         redoc_url=None,
         generate_unique_id_function=lambda route: route.name,
-        middleware=[
-            Middleware(
-                Guard,
-                host=host,
-                token=token,
-            )
-        ],
+        middleware=outer,
         exception_handlers={
             HeadgateError: _refuse,
             HTTPException: _refuse_http,
@@ -188,11 +212,16 @@ def make_app(
         },
         lifespan=_lifespan,
     )
-    app.state.library = library
+    app.state.library, app.state.service = library, service
+    app.openapi = partial(described, app)  # type: ignore[method-assign]
     app.include_router(endpoints(library))
+    if service is not None:
+        app.include_router(account_routes(service.keeper))
+        app.add_route("/healthz", service.health, methods=["GET"])
+        app.add_route("/readyz", service.ready, methods=["GET"])
     app.add_api_route(
         "/metrics",
-        partial(_metrics, library),
+        partial(_metrics, library, service),
         response_model=None,
         include_in_schema=False,
     )
@@ -208,10 +237,15 @@ def make_app(
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     current_default_thread_limiter().total_tokens = THREADS
     yield
+    if app.state.service is not None:
+        await app.state.service.keeper.close()
 
 
-def _metrics(library: Library) -> Response:
-    return Response(metrics_text(library), media_type="text/plain; version=0.0.4")
+async def _metrics(library: Library, service: Service | None) -> Response:
+    text = await run_in_threadpool(metrics_text, library)
+    if service is not None:
+        text += await service.metrics()
+    return Response(text, media_type="text/plain; version=0.0.4")
 
 
 async def _page(request: Request) -> Response:
@@ -248,7 +282,11 @@ class _Static(StaticFiles):
 
 
 async def _refuse(request: Request, error: Exception) -> Response:
-    return Json(Problem(one_line(error)), 404 if isinstance(error, UnknownRun) else 422)
+    fits = (status for kind, status in STATUS.items() if isinstance(error, kind))
+    status = next(fits, 422)
+    if isinstance(error, DataError) and request.url.path.startswith(API):
+        status = 503  # the disk is full, or another process has the accounts
+    return refusal(status, error, {"Retry-After": "1"} if status == 503 else {})
 
 
 async def _refuse_http(request: Request, error: Exception) -> Response:
@@ -256,8 +294,8 @@ async def _refuse_http(request: Request, error: Exception) -> Response:
     page = "text/html" in request.headers.get("accept", "")
     if error.status_code == 404 and page:
         return FileResponse(STATIC / "index.html", 404, media_type="text/html")
-    problem = Problem(f"{request.url.path[:200]}: {str(error.detail).lower()}")
-    return Json(problem, error.status_code, dict(error.headers or {}))
+    why = f"{request.url.path[:200]}: {str(error.detail).lower()}"
+    return refusal(error.status_code, why, error.headers or {})
 
 
 async def _refuse_query(request: Request, error: Exception) -> Response:
@@ -265,9 +303,10 @@ async def _refuse_query(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     first = error.errors()[0]
     place, *inside = first["loc"]
-    key = ".".join(each for each in inside if isinstance(each, str)) or place
+    names = takewhile(lambda each: not TAG.fullmatch(each), map(str, inside))
+    key = ".".join(names) or place
     value = ""
     if first["type"] not in ("missing", "json_invalid"):
         value = str(first["input"])[:100]
     must = first["msg"].replace("Input should be", "must be")
-    return Json(Problem(one_line(f"{key} = {value!r}: {must}")), 400)
+    return refusal(400, f"{key} = {value!r}: {must}")

@@ -55,9 +55,16 @@ def test_it_says_first_what_it_costs_what_one_gets_and_what_one_saves(tab, serve
     }
     told = answer(PlanRequest(**asked), Library(served.library._root))
     tiles = page.locator(".answer > .tiles .tile-value")
-    labels, saved = told.bought.labels.mean, told.saved.mean
+    spent, labels = told.bought.spent.mean, told.bought.labels.mean
     expect(tiles).to_have_text(
-        ["€\u00a0500", f"{labels:,.0f}", f"{100 * saved:.0f}\u00a0%"]
+        [
+            f"€\u00a0{spent:.2f}",
+            f"{labels:,.0f}",
+            f"{100 * told.saved.mean:.0f}\u00a0%",
+        ]
+    )
+    expect(page.locator(".answer > .tiles .tile-beside").first).to_have_text(
+        "of at most €\u00a0500: €\u00a012.50 × 40 rounds"
     )
     row = page.get_by_role("row", name="Labels bought")
     of, evenly = told.bought.labels, told.evenly.labels
@@ -133,7 +140,9 @@ def test_a_price_list_of_ones_own_is_pasted_or_uploaded(tab, served, tmp_path):
     expect(wrong).to_have_text(
         'Price list: no column "price"; its header names "day", "eur"'
     )
-    page.get_by_label("Column").fill("eur")
+    column = page.get_by_label("Column")
+    expect(column.locator("option")).to_have_text(["choose the prices", "day", "eur"])
+    column.select_option("eur")
     expect(wrong).to_have_count(0)
     expect(page.get_by_text("every rehearsal is alike")).to_be_visible()
     page.reload()
@@ -143,6 +152,15 @@ def test_a_price_list_of_ones_own_is_pasted_or_uploaded(tab, served, tmp_path):
     )
     page.get_by_label("Start over at its end").uncheck()
     expect(wrong).to_contain_text("Price list: ends after 3 rounds")
+    page.get_by_role("button", name="Plan 3 rounds, one for each price").click()
+    expect(wrong).to_have_count(0)
+    expect(page.get_by_role("spinbutton", name="Rounds")).to_have_value("3")
+    expect(page.get_by_role("button", name="one for each price")).to_have_count(0)
+    page.get_by_label("Prices, one a round").fill("day;eur\nMo,0.5\nTu,0.25")
+    expect(wrong).to_have_count(1)
+    page.get_by_label("Prices, one a round").fill("day,eur\nMo,0.5\nTu,0.25\nWe,1")
+    expect(page.get_by_label("Column")).to_have_value("eur")  # the only one of numbers
+    expect(wrong).to_have_count(0)
 
 
 def test_a_plan_begins_with_the_newest_finished_runs_and_tells_their_accuracy(
@@ -181,8 +199,8 @@ def test_money_that_never_runs_short_is_said_with_the_budget_where_it_does(tab, 
 def test_on_a_phone_the_answer_comes_first_and_stays_in_view(tab, served):
     page = tab(served, "/plan?rounds=40&seeds=2", width=390)
     slider = page.get_by_role("slider", name="Buffer of a client")
-    total = tile(page, "In all")
-    expect(total).to_have_text("2,200")
+    total = tile(page, "You spend in all")
+    expect(total).to_have_text(re.compile(r"^2,\d\d\d$"))
     assert total.bounding_box()["y"] < slider.bounding_box()["y"]
     slider.scroll_into_view_if_needed()
     slider.press("PageUp")
@@ -195,7 +213,7 @@ def test_a_plan_that_breaks_a_limit_is_said_in_red_and_the_way_out_works(tab, se
     said = page.locator(".note.broken")
     expect(said).to_contain_text("runs go over budget")
     expect(said).to_contain_text("take headgate, or set capacity")
-    expect(page.locator(".tile.over", has_text="In all, at most")).to_be_visible()
+    expect(page.locator(".tile.over", has_text="You spend in all")).to_be_visible()
     page.get_by_label("Keep both limits").check()
     expect(said).to_be_hidden()
     expect(page).to_have_url(re.compile("limits=kept"))

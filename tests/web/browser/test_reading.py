@@ -6,6 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from headgate import Books, System
+from headgate.control.policies import Headgate
+
+from ..folders import MadeUp
+from ..served import Served
+
+pytest.importorskip("playwright.sync_api", reason="needs the extra dev")
+from tools.screenshots import barriers, unfold
+
 expect = pytest.importorskip("playwright.sync_api").expect
 READING = (Path(__file__).parent / "reading.js").read_text("utf-8").split("\n", 1)[1]
 LONG = "a-run-with-a-rather-long-name"
@@ -21,6 +30,37 @@ PAGES = [
 def settled(page):
     expect(page.get_by_role("heading", level=1)).to_be_visible()
     expect(page.locator(".skeleton")).to_have_count(0)
+
+
+@pytest.fixture(scope="module")
+def paid(tmp_path_factory):
+    """A run with accounts, as those on real clients have them, and one without."""
+    folder = tmp_path_factory.mktemp("paid")
+    MadeUp(folder / "paid", policies=("headgate",), seeds=1).finish()
+    MadeUp(folder / "other").finish()
+    system = System([8, 9], budget=20.0, horizon=12, currency="$")
+    with Books(folder / "paid", system, Headgate()) as books:
+        for price in (3.0, 9.0, 1.0):
+            books.begin(price)
+            books.settle()
+    with Served(folder) as one:
+        yield one
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/run/paid", "/plan", "/compare?runs=paid&runs=other"]
+)
+def test_axe_finds_no_barrier_with_everything_unfolded(tab, paid, path):
+    pytest.importorskip("axe_playwright_python", reason="needs the extra dev")
+    page = tab(paid, path)
+    settled(page)
+    unfold(page)
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            expect(page.locator("html")).to_have_attribute("data-theme", scheme)
+            assert barriers(page) == [], (width, scheme)
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)])

@@ -20,7 +20,7 @@ async function answer(request) {
   try {
     body = JSON.parse(text);
   } catch { /* not JSON, so not from the API */ }
-  if (!response.ok) throw new Refused(body?.error || `The server answered ${response.status}.`, response.status);
+  if (!response.ok) throw new Refused(body?.detail || `The server answered ${response.status}.`, response.status);
   if (body === null) throw new Refused("The server answered something that is not JSON.", response.status);
   return body;
 }

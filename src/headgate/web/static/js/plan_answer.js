@@ -86,7 +86,7 @@ function tilesOf(told) {
   const known = accuracy.policies[told.policy];
   const { constant } = accuracy.policies;
   return [
-    { title: "In all, at most", value: amount(unit, total), beside: `${amount(unit, told.budget)} × ${plural(told.rounds, "round")}`, over: told.runs_over_budget > 0 },
+    { title: "You spend in all", value: amount(unit, bought.spent.mean), beside: `of at most ${amount(unit, total)}: ${amount(unit, told.budget)} × ${plural(told.rounds, "round")}`, over: told.runs_over_budget > 0 },
     { title: "Labels you get", value: whole(bought.labels.mean), beside: `${amount(unit, bought.each.mean)} each` },
     { title: "You save", value: percent(saved.mean, 0), beside: `${amount(unit, difference)} on these labels` },
     known && { title: "Test accuracy", value: percent(known.mean), beside: constant && told.policy !== "constant" ? `constant: ${percent(constant.mean)}` : "in finished runs" },

@@ -1,9 +1,9 @@
 // The fields of the planner.
 
-import { h } from "../drawing/dom.js";
-import { whole } from "../drawing/format.js";
+import { h, refill } from "../drawing/dom.js";
+import { plural, whole } from "../drawing/format.js";
 import { selectField, Slider, textField } from "./fields.js";
-import { canKeep, POLICIES, priceDefaults, PRICES, wholes } from "./planning.js";
+import { canKeep, columnIn, listIn, POLICIES, priceDefaults, PRICES, wholes } from "./planning.js";
 
 export function planForm({ plan, offered, change, recipe }) {
   const group = (title, ...fields) => h("fieldset", { class: "group" }, h("legend", null, title), fields);
@@ -51,7 +51,7 @@ function priceFields(plan, offered, change) {
     changed: (chosen) => change({ kind: chosen, process: priceDefaults(chosen) }, true),
   });
   const process = { ...plan.process };
-  if (plan.kind === "list") return [kind, priceList(process, change)];
+  if (plan.kind === "list") return [kind, priceList(process, plan.rounds, change)];
   return [kind, Object.entries(PRICES[plan.kind].fields).map(([name, [label, , least, most, step]]) => {
     const changed = (value) => {
       process[name] = value;
@@ -66,14 +66,24 @@ function priceFields(plan, offered, change) {
 
 const MOST = 200_000; // characters, as the server takes them
 
-function priceList(process, change) {
+function priceList(process, rounds, change) {
   const give = (changes) => change({ process: { ...Object.assign(process, changes) } });
   const area = h("textarea", { id: "price-list", rows: 6, value: process.text, spellcheck: "false", autocomplete: "off", placeholder: "date,price\n2026-01-01,0.05\n2026-01-02,0.11" });
   const wrong = h("p", { class: "field-wrong", role: "alert", hidden: true });
+  const found = h("div", { class: "found" });
   const take = (text) => {
     wrong.hidden = text.length <= MOST;
     wrong.textContent = `Price list: ${whole(text.length)} characters; at most ${whole(MOST)}`;
-    if (wrong.hidden) give({ text });
+    if (!wrong.hidden) return;
+    give({ text, column: columnIn(text, process.column) });
+    look();
+  };
+  const look = () => {
+    const { columns, prices } = listIn(process.text);
+    const choose = ["", "choose the prices"];
+    refill(found,
+      columns.length > 1 && selectField({ label: "Column", value: process.column, setting: "prices.column", options: [choose, ...columns.map((name) => [name, name])], changed: (column) => give({ column }) }),
+      prices > 1 && prices !== rounds && h("button", { type: "button", onclick: () => change({ rounds: prices }, true) }, `Plan ${plural(prices, "round")}, one for each price`));
   };
   area.addEventListener("input", () => take(area.value));
   const file = h("input", { type: "file", accept: ".csv,.txt,text/csv,text/plain", "aria-label": "Price list, a CSV file" });
@@ -82,9 +92,10 @@ function priceList(process, change) {
     area.value = await file.files[0].slice(0, 4 * MOST).text();
     take(area.value);
   });
+  look();
   return [
     h("div", { class: "field text", "data-setting": "prices.csv prices", "data-label": "Price list" }, h("label", { for: "price-list" }, "Prices, one a round"), area, file, wrong),
-    textField({ label: "Column", value: process.column, about: "left out: price", setting: "prices.column", parse: (text) => text.trim(), changed: (column) => give({ column }) }),
+    found,
     h("label", { class: "check" }, h("input", { type: "checkbox", checked: process.repeat, onchange: (event) => give({ repeat: event.target.checked }) }), "Start over at its end"),
   ];
 }

@@ -85,6 +85,24 @@ export function fromPrices({ kind, ...process }) {
   return kind in PRICES ? { kind, process: { ...priceDefaults(kind), ...process } } : null;
 }
 
+// The columns and the number of prices of a list, as far as its first two lines tell: a list of numbers has no header.
+export function listIn(text) {
+  const lines = text.split(/\r?\n/).filter((line) => line.trim());
+  const [header, first] = lines.slice(0, 2).map(cellsOf);
+  if (!header || header.every(isNumber)) return { columns: [], numeric: [], prices: lines.length };
+  return { columns: header, numeric: header.filter((_, at) => first && isNumber(first[at] ?? "")), prices: lines.length - 1 };
+}
+
+// The column of the prices: the one that was chosen, the one with their name, or the only one with numbers.
+export function columnIn(text, chosen) {
+  const { columns, numeric } = listIn(text);
+  const known = [chosen, "price", "cost"].find((name) => columns.includes(name));
+  return known ?? (numeric.length === 1 ? numeric[0] : "");
+}
+
+const cellsOf = (line) => line.split(/[,\t]/).map((cell) => cell.trim().replace(/^"(.*)"$/, "$1"));
+const isNumber = (cell) => cell !== "" && Number.isFinite(Number(cell));
+
 // Some policies can be told to stop at the buffers and at the money; headgate and its kin always do.
 const KEPT = { capacity: "buffer", purse: true };
 export const canKeep = (settings) => Object.keys(KEPT).every((name) => settings.includes(name));

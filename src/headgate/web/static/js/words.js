@@ -2,10 +2,10 @@
 
 import { fixed, number } from "../drawing/format.js";
 
-// Whole money from 1,000 on, three digits below.
+// Whole money from 1,000 on, cents below, and three significant digits below 1, as commands print it.
 function money(value) {
   if (value === null || Number.isInteger(value) || Math.abs(value) >= 1000) return number(value);
-  return fixed(value, Math.max(0, 2 - Math.floor(Math.log10(Math.abs(value)))));
+  return fixed(value, Math.max(2, 2 - Math.floor(Math.log10(Math.abs(value)))));
 }
 export const amount = (unit, value) => [unit, money(value)].filter(Boolean).join("\u00a0");
 
