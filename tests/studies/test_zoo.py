@@ -42,6 +42,7 @@ from headgate.theory.bound import BoundConstants
 from studies.zoo import windows
 from studies.zoo.age import Age, age_limits
 from studies.zoo.cbrs import CBRS
+from studies.zoo.early import Early, early_path
 from studies.zoo.fashion import CLASSES, Fashion
 from studies.zoo.fedbalancer import FedBalancer
 from studies.zoo.gss import GSS
@@ -62,7 +63,7 @@ from ..control.following import follow_policy, follow_rule
 RULES, SELECTIONS, POLICIES = (
     (GSS, ODE, FedBalancer, CBRS),
     (VeSSAL, KCentre),
-    (Age, Listening, Unfloored, Unrounded),
+    (Age, Early, Listening, Unfloored, Unrounded),
 )
 CHECKS = {
     RULES: (RETENTION, check_retention),
@@ -109,6 +110,22 @@ def test_one_plain_policy_knows_a_price_per_client():
     prices = PerClient(Uniform(1, 10), (0.5, 1.0, 1.0, 1.5, 2.0), 0.3)
     check_policy(PLAIN["resolving"], rounds=12, prices=prices)
     follow_policy(PLAIN["resolving"], rounds=12, prices=prices)
+
+
+def test_the_early_pace_minimises_the_mean_error():
+    """Where money m a round buys √m samples; any mixture with another pace has a higher
+    ∫N^(−1/2).
+    """
+    fine = np.linspace(0.0, 1.0, 20_001)
+    best = np.interp(fine, *early_path())
+
+    def mean_error(spent):
+        N = np.cumsum(np.sqrt(np.diff(spent) * fine.size)) / fine.size
+        return np.mean(N**-0.5)
+
+    for other in (fine, fine**0.3, fine**0.7, np.minimum(2 * fine, 1.0)):
+        assert mean_error(best) < mean_error(0.9 * best + 0.1 * other)
+        assert mean_error(best) < mean_error(0.5 * best + 0.5 * other)
 
 
 def test_without_the_floor_headgate_falls_behind_an_even_spend():
