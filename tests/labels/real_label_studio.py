@@ -13,6 +13,7 @@ import pytest
 from headgate.labels.label_studio import LabelStudio
 from headgate.labels.nouns import LabelTask
 from headgate.labels.studio import TOKEN
+from headgate.testing import check_queue
 from tests.labels.scenario import CLIENTS, Labellers, play
 from tests.labels.studio_play import INTERFACE, RECORDED, record
 from tools.label_studio import Server, free_port
@@ -94,6 +95,32 @@ def test_a_webhook_wakes(server, people, token):
     began = time.monotonic()
     queue.wait(60.0, Event())
     assert time.monotonic() - began < 30.0
+    queue.close()
+
+
+def test_it_is_a_queue_as_queues_are_checked(server, people, token):
+    queue = LabelStudio(server.url, str(INTERFACE), prefix="checked")
+
+    def rows():
+        projects = people.projects().items()
+        own = [number for title, number in projects if title.startswith("checked: ")]
+        return [row for number in own for row in people.tasks(number)]
+
+    def act(fate, task):
+        (row,) = [each for each in rows() if each["meta"]["key"] == task.key
+                  and each["meta"]["client"] == task.client]  # fmt: skip
+        if fate == "labelled":
+            people.label(row["id"], "cat")
+        elif fate == "skipped":
+            people.skip(row["id"])
+        else:
+            for label in row["annotations"]:
+                people.reject(label["id"])
+
+    def seen():
+        return [(row["meta"]["client"], row["meta"]["key"]) for row in rows()]
+
+    check_queue(queue, act, seen)
     queue.close()
 
 

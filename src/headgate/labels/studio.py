@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from headgate.errors import require
 from headgate.labels.bell import HEADER, HOST, Bell
 from headgate.labels.calls import Calls, Unauthorized
+from headgate.labels.nouns import Later
 from headgate.reading import read_text
 
 T = TypeVar("T")
@@ -33,6 +34,8 @@ OVERLAP = timedelta(minutes=1)
 """time before the last look from which is read again: what was written then may have
 been committed later
 """
+Counts = tuple[int, int, int]
+"""numbers of tasks, labels and skips"""
 STATED = "id,title,task_number,total_annotations_number,skipped_annotations_number"
 EVENTS = ["ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED"]
 
@@ -66,7 +69,7 @@ class StudioTask(BaseModel):
 
     id: int
     meta: Any = None
-    annotations: list[Annotation] = []
+    annotations: list[Annotation]
 
     def key(self, client: str) -> str | None:
         """Return the key of the sample, if the task is one of the client's."""
@@ -92,6 +95,12 @@ class Project(BaseModel):
     total_annotations_number: int | None = 0
     skipped_annotations_number: int | None = 0
 
+    @property
+    def counts(self) -> Counts:
+        """How many tasks, labels and skips it says it has."""
+        labels, skips = self.total_annotations_number, self.skipped_annotations_number
+        return self.task_number or 0, labels or 0, skips or 0
+
 
 class ProjectPage(BaseModel):
     """A page of projects; `count` is the number of all."""
@@ -116,7 +125,7 @@ class Seen:
     new: set[int] = field(default_factory=set)
     """tasks that the latest look read"""
     all_new: bool = True
-    """whether it read all tasks"""
+    """whether all tasks were read since answers were taken"""
     since: str = ""
     """time of the last look whose answers were taken"""
     until: str = ""
@@ -140,19 +149,15 @@ class Seen:
         ]
 
     def told(self) -> None:
-        """The latest look was taken: the next one begins where it began."""
-        self.since = self.until
+        """The answers were taken: the next look begins where the latest one began."""
+        self.since, self.all_new = self.until, False
 
-    def lacks(self, project: Project) -> bool:
-        """Return whether there is less in the project than was seen there."""
+    @property
+    def counts(self) -> Counts:
+        """How many tasks, labels and skips were seen."""
         rows = self.rows.values()
         skips = [each.was_cancelled for row in rows for each in row.annotations]
-        skipped = sum(skips)
-        return (
-            len(rows) > (project.task_number or 0)
-            or len(skips) - skipped > (project.total_annotations_number or 0)
-            or skipped > (project.skipped_annotations_number or 0)
-        )
+        return len(rows), len(skips) - sum(skips), sum(skips)
 
 
 class Studio:
@@ -236,13 +241,20 @@ class Studio:
         return self.call(Project, "POST", "/api/projects", body)
 
     def look(self, project: Project) -> Seen:
-        """Read what changed in a project since what was seen there was `told`."""
+        """Read what changed in a project since its answers were taken; Later if there
+        is less than the project says, so that nothing passes for deleted that is not.
+        """
         seen = self._seen.setdefault(project.id, Seen())
-        read = self._read(project, seen.since)
-        seen.new, seen.all_new = set(read), not seen.since
-        seen.rows = read if seen.all_new else seen.rows | read
-        if seen.lacks(project) and not seen.all_new:
-            seen.rows, seen.all_new = self._read(project), True
+        changed = self._read(project, seen.since)
+        seen.new, seen.rows = set(changed), seen.rows | changed
+        if not seen.since or _fewer(project.counts, seen.counts):
+            seen.all_new = True
+            seen.rows = self._read(project) if seen.since else changed
+        if seen.all_new and _fewer(seen.counts, project.counts):
+            raise Later(
+                f"Label Studio gives {seen.counts} tasks, labels and skips of project"
+                f" {project.id}, and counts {project.counts}"
+            )
         return seen
 
     def _read(self, project: Project, since: str = "") -> dict[int, StudioTask]:
@@ -341,3 +353,8 @@ def _where(
 
 def _all(filters: Sequence[dict[str, object]]) -> dict[str, object]:
     return {"conjunction": "and", "items": filters}
+
+
+def _fewer(there: Counts, wanted: Counts) -> bool:
+    """Return whether there is less of anything than wanted."""
+    return any(one < other for one, other in zip(there, wanted, strict=True))
