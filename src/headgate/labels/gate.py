@@ -20,7 +20,6 @@ from threading import Event
 from typing import Any, NamedTuple, Self
 
 from headgate.books.books import Books
-from headgate.books.messages import TEXT
 from headgate.books.moments import now
 from headgate.books.nouns import Delivery, Purchase
 from headgate.books.saved import money_text
@@ -42,6 +41,7 @@ from headgate.labels.tasks import (
     Pending,
     Tasks,
 )
+from headgate.limits import LINE
 from headgate.writing import json_bytes, replace_file
 
 AT_ONCE = 1_000
@@ -426,7 +426,7 @@ def _deliveries(
 
 
 def _reason(task: BoughtTask) -> str:
-    return one_line(task.why, TEXT) or "rejected"
+    return one_line(task.why, LINE) or "rejected"
 
 
 def _stated(purchases: Iterable[Purchase]) -> Price | None:
