@@ -18,7 +18,8 @@ OWNERS = ("postgres", "nobody")
 """who runs the server if root starts it, which the server refuses"""
 GUARDED, PASSWORD = "guarded", "a secret: 50%/@"
 """a user that needs a password"""
-QUICK = ("fsync=off", "synchronous_commit=off", "full_page_writes=off")
+QUICK = ("fsync=off", "full_page_writes=off")
+"""processes die here, machines do not"""
 SETTINGS = (
     "listen_addresses=127.0.0.1",
     "max_connections=60",

@@ -1,6 +1,7 @@
 """The places of accounts: tests with `place` are run in a folder and in PostgreSQL."""
 
 import secrets
+from contextlib import closing
 
 import pytest
 
@@ -21,6 +22,15 @@ def database(tmp_path_factory, request):
         folder = folder.parent
     with cluster.shared(folder) as address:
         yield address
+
+
+@pytest.fixture(scope="module")
+def own_server():
+    """A server for tests that kill it or change its settings."""
+    if why := cluster.why_not():
+        pytest.skip(why)
+    with closing(cluster.Cluster()) as own:
+        yield own
 
 
 @pytest.fixture

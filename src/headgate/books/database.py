@@ -88,12 +88,12 @@ CREATE TABLE IF NOT EXISTS answers (
 CREATE INDEX IF NOT EXISTS answers_of ON answers (account, number) WHERE answer <> '';
 """
 COLUMNS = {
-    name: re.findall(r"(\w+) (?:TEXT|INTEGER)\b", columns)
+    name: dict(re.findall(r"(\w+) (TEXT|INTEGER)\b", columns))
     for name, columns in re.findall(
         r"CREATE TABLE IF NOT EXISTS (\w+) \((.*?)\n\)", SCHEMA, re.DOTALL
     )
 }
-"""the columns of each table"""
+"""the columns of each table, with their types"""
 ORDER = (
     "round, client, at, price, asked, free, delivered, cancelled, rejected, beyond,"
     " adjusted, answered, expires"

@@ -23,7 +23,7 @@ from psycopg.conninfo import make_conninfo
 from psycopg.pq import TransactionStatus
 
 from headgate.books.addresses import Address
-from headgate.books.database import FORMAT, PAUSE, SCHEMA, Tables
+from headgate.books.database import COLUMNS, FORMAT, PAUSE, SCHEMA, Tables
 from headgate.books.durable import META, statements
 from headgate.books.in_file import FileTables
 from headgate.books.nouns import Entry
@@ -66,6 +66,11 @@ FROM pg_class JOIN pg_namespace AS own ON own.oid = relnamespace
 WHERE nspname = ?
 """
 """query for what is in a schema, and whether it is anything but a plain table"""
+KINDS = """
+SELECT table_name, column_name, data_type FROM information_schema.columns
+WHERE table_schema = ?
+"""
+KIND = {"TEXT": "text", "INTEGER": "bigint"}
 ACCOUNTS = """
 SELECT nspname FROM pg_class JOIN pg_namespace AS own ON own.oid = relnamespace
 WHERE relkind = 'r' AND relname IN ('meta', 'entries', 'answers')
@@ -159,8 +164,8 @@ class ServedTables(Tables):
         while True:
             try:
                 self._db = self._connected()
-                if self._leads:
-                    self._take_lead()
+                if self._leads and not self._leads_now():
+                    raise self._in_use()
                 return
             except (psycopg.OperationalError, InUseError):
                 self._db.close()
@@ -172,15 +177,17 @@ class ServedTables(Tables):
         """Execute a statement; outside of a transaction, also on a new connection."""
         self._check_owner()
         try:
-            return self._db.execute(translated(query), values)
+            return self._executed(query, values)
         except psycopg.OperationalError:
             if self._inside or not self._db.closed:
                 raise
-        finally:
-            self._look()
         self._reconnect()
+        return self._executed(query, values)
+
+    def _executed(self, query: str, values: Sequence[Any]) -> psycopg.Cursor[Any]:
+        prepare = None if values else False  # a commit is one message, not two
         try:
-            return self._db.execute(translated(query), values)
+            return self._db.execute(translated(query), values, prepare=prepare)
         finally:
             self._look()
 
@@ -222,10 +229,13 @@ class ServedTables(Tables):
 
     def _roll_back(self) -> None:
         self._appended = None
-        if self._db.closed:  # the server has done so
+        try:
+            if not self._db.closed:
+                super()._roll_back()
+        except DataError:  # the server does so when the connection ends
+            self._db.close()
+        finally:
             self._inside = False
-        else:
-            super()._roll_back()
 
     def _commit(self) -> None:
         """Commit; if the connection is lost meanwhile, look whether it was done."""
@@ -315,6 +325,14 @@ class ServedTables(Tables):
         found = self.meta("format")
         if found != FORMAT:
             raise DataError(f"{self.path}: holds {shown(found)}, expected {FORMAT}")
+        kinds = {row[:2]: row[2] for row in self._rows(KINDS, (self.path.account,))}
+        for table, columns in COLUMNS.items():
+            for name, kind in columns.items():
+                if kinds.get((table, name)) != KIND[kind]:
+                    raise DataError(
+                        f"{self.path}: is damaged (column {name} of {table} is missing"
+                        " or of another type)"
+                    )
 
     def _key(self, what: str) -> int:
         """Return the number of an advisory lock of this account."""
@@ -322,14 +340,20 @@ class ServedTables(Tables):
         return int.from_bytes(hashlib.sha256(text).digest()[:8], signed=True)
 
     def _take_lead(self) -> None:
-        query = "SELECT pg_try_advisory_lock(%s)"
         with self._one_line("read"):
-            found = self._db.execute(query, (self._key("lead"),)).fetchone()
-        if found != (True,):
-            raise InUseError(
-                f"{self.path}: is in use by another process; wait for it to end"
-            )
-        self._leads = True
+            self._leads = self._leads_now()
+        if not self._leads:
+            raise self._in_use()
+
+    def _leads_now(self) -> bool:
+        """Whether this connection has the lock of who runs rounds, or got it."""
+        query = "SELECT pg_try_advisory_lock(%s)"
+        return self._db.execute(query, (self._key("lead"),)).fetchone() == (True,)
+
+    def _in_use(self) -> InUseError:
+        return InUseError(
+            f"{self.path}: is in use by another process; wait for it to end"
+        )
 
     def backup(self, path: Path) -> None:
         with closing(FileTables(path)) as copy:
