@@ -286,9 +286,9 @@ def draw_accounts(ledgers: Path) -> None:
     port = free_port()
     serve = ["serve", str(ledgers), "--accounts", str(ledgers), "--port", str(port)]
     with started([*command, *serve]):
-        address = f"http://127.0.0.1:{port}/"
+        address = f"http://127.0.0.1:{port}/accounts/team?token={token}"
         wait_for(address)
-        with page(f"{address}accounts/team?token={token}") as shown:
+        with page(address) as shown:
             settle(shown)
             shown.screenshot(path=FIGURES / "label-accounts.png")
 
