@@ -304,6 +304,8 @@ class ServedTables(Tables):
                 f"{self.path}: holds triggers, views or rules, which no accounts of"
                 " headgate do"
             )
+        elif self.writes and COLUMNS.keys() - dict(relations):
+            self._create()  # what accounts of an earlier version lack
 
     def _create(self) -> None:
         name = sql.Identifier(self.path.account)
@@ -326,6 +328,11 @@ class ServedTables(Tables):
         if found != FORMAT:
             raise DataError(f"{self.path}: holds {shown(found)}, expected {FORMAT}")
         kinds = {row[:2]: row[2] for row in self._rows(KINDS, (self.path.account,))}
+        if COLUMNS.keys() - {table for table, _ in kinds}:
+            raise DataError(
+                f"{self.path}: lacks tables of this version; `headgate ledger upgrade"
+                f" {self.path}` adds them"
+            )
         for table, columns in COLUMNS.items():
             for name, kind in columns.items():
                 if kinds.get((table, name)) != KIND[kind]:
