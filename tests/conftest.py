@@ -57,6 +57,7 @@ MARKED = {
 """marker → folders and files whose tests all have it"""
 IN_A_BROWSER = {
     "tests/web/browser/test_reading.py": "tests/web/browser/test_run_page.py",
+    "tests/web/browser/test_accounts_page.py": "tests/web/browser/test_run_page.py",
     "tests/web/browser/test_runs_page.py": "tests/web/browser/test_plan_page.py",
     "tests/web/browser/test_compare_page.py": "tests/web/browser/test_plan_page.py",
 }

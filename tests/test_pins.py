@@ -43,6 +43,16 @@ def test_the_files_are_as_the_tool_writes_them():
     assert not {"torch", "numba", "scikit-learn", "scipy", "flwr"} & MAIN.keys()
 
 
+def test_label_studio_is_pinned_with_its_hashes():
+    text = (ROOT / TOOL["LABELS"]).read_text("utf-8")
+    pins = TOOL["read"](text)
+    assert TOOL["listing"](TOOL["LABELS_HEAD"], map(str, sorted(pins))) == text, (
+        "run python tools/pins.py"
+    )
+    assert [pin.name for pin in pins if not pin.hashes] == []
+    assert {"label-studio", "django"} <= {pin.name for pin in pins}
+
+
 @pytest.mark.parametrize(("groups", "pins"), [(["headgate"], MAIN), (GROUPS, PINS)])
 def test_nothing_that_the_pins_need_is_missing(groups, pins):
     """They are installed without what they ask for: it must be among them. Seen as it

@@ -27,7 +27,7 @@ ELSEWHERE = {"flower", "page", "million"}
 """pages whose commands want other machines, wait, or take long; tests of their own try
 them
 """
-SLOW = {"scale", "which-policy", "changes", "run", "ten-minutes"}
+SLOW = {"scale", "run", "ten-minutes"}
 """pages whose commands take longer than those of README: `make test-all`"""
 RUN = [
     pytest.param(
@@ -95,6 +95,7 @@ def test_command_blocks_of_a_page_run_one_after_the_other(
 ):
     monkeypatch.chdir(tmp_path)
     put_files(page, tmp_path)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")  # as in a clone
     if page.stem == "books":
         make_accounts(tmp_path / "accounts")
     lines = [

@@ -80,7 +80,7 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(
     } == {}
     formulas, tutorial = (
         site / name
-        for name in ("understand/model.html", f"gallery/{TUTORIALS[0]}.html")
+        for name in ("understand/how-it-decides.html", f"gallery/{TUTORIALS[0]}.html")
     )
     assert "<math" in formulas.read_text("utf-8")  # drawn by the browser
     assert not re.search(r'src="[^"]*math', formulas.read_text("utf-8"), re.IGNORECASE)
@@ -90,7 +90,7 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(
 
 
 def test_the_navigation_leads_to_every_page_and_to_no_heading(site):
-    here = site / "understand" / "model.html"
+    here = site / "understand" / "how-it-decides.html"
     tree = re.search(
         r'<div class="sidebar-tree">(.*?)</div>', here.read_text("utf-8"), re.DOTALL
     )[1]

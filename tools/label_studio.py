@@ -1,18 +1,30 @@
-"""Label Studio on this machine, for `make labels` and for tests: in an environment of
-its own, in a folder that is removed, without telemetry, on 127.0.0.1 alone.
+"""A gate in front of Label Studio on this machine: python -m tools.label_studio
+
+`make labels` installs Label Studio into an environment of its own. It is started on
+127.0.0.1 alone, without telemetry, with its data in a folder that is removed. People
+are played by the calls that its own page makes; the gate is the real one. With
+--pictures its project and our page are drawn for the documentation.
 """
 
+import argparse
 import os
+import random
+import re
 import secrets
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import httpx
+
+from headgate.labels.gate import Gate
+from headgate.labels.studio import TOKEN
 
 ROOT = Path(__file__).parent.parent
 PROGRAM = ROOT / ".venv-labels" / "bin" / "label-studio"
@@ -53,7 +65,8 @@ class Server:
         self.url = f"http://127.0.0.1:{self.port}"
         self.token = secrets.token_hex(20)
         self.password = secrets.token_hex(8)
-        self._process: subprocess.Popen[bytes] | None = None
+        self.process: subprocess.Popen[bytes] | None = None
+        """the server while it runs"""
 
     def start(self) -> None:
         """Start it and wait until it answers."""
@@ -67,7 +80,7 @@ class Server:
         command = [PROGRAM, "start", "--no-browser", *listen]
         self.folder.mkdir(parents=True, exist_ok=True)
         with open(self.folder / "log", "ab") as log:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 [*map(str, command), "--data-dir", str(self.folder)],
                 env=os.environ | QUIET | own,
                 stdin=subprocess.DEVNULL,
@@ -78,9 +91,9 @@ class Server:
         self._wait(time.monotonic())
 
     def _wait(self, began: float) -> None:
-        assert self._process is not None
+        assert self.process is not None
         while time.monotonic() - began < FIRST_START:
-            if self._process.poll() is not None:
+            if self.process.poll() is not None:
                 break
             try:
                 if httpx.get(f"{self.url}/health", timeout=5).is_success:
@@ -91,7 +104,7 @@ class Server:
 
     def stop(self) -> None:
         """End it, and the processes that it started."""
-        process, self._process = self._process, None
+        process, self.process = self.process, None
         if process is not None:
             os.killpg(process.pid, signal.SIGTERM)
             process.wait()
@@ -153,3 +166,149 @@ class People:
     def reject(self, label: int) -> None:
         """Delete a label, which is how a reviewer rejects it."""
         self.ask("DELETE", f"/api/annotations/{label}")
+
+
+FIGURES = ROOT / "docs" / "figures"
+ROUNDS = 6
+INTERFACE = """<View>
+  <Text name="text" value="$text"/>
+  <Choices name="label" toName="text" choice="single" showInline="true">
+    <Choice value="invoice"/>
+    <Choice value="delivery"/>
+    <Choice value="account"/>
+  </Choices>
+</View>
+"""
+QUEUE = """[queue]
+kind = "label-studio"
+url = "{url}"
+interface = "interface.xml"
+
+[schedule]"""
+OF_TEXT = {"invoice": "invoice", "refund": "invoice", "parcel": "delivery"}
+"""what a text is about, by a word in it; all others are about the account"""
+
+
+def write_gate(folder: Path, url: str) -> Path:
+    """Write the gate of `headgate labels new` with Label Studio as its queue."""
+    headgate("labels", "new", str(folder))
+    gate = folder / "gate.toml"
+    own = re.sub(
+        r"\[queue\].*?\[schedule\]",
+        QUEUE.format(url=url),
+        gate.read_text("utf-8"),
+        flags=re.DOTALL,
+    )
+    gate.write_text(re.sub(r"rounds = \d+", f"rounds = {ROUNDS}", own), "utf-8")
+    (folder / "interface.xml").write_text(INTERFACE, "utf-8")
+    return gate
+
+
+def headgate(*arguments: str) -> None:
+    """Run a command of headgate, which prints what it does."""
+    command = [sys.executable, "-m", "headgate", *arguments]
+    subprocess.run(command, check=True)
+
+
+def work(people: People, chance: random.Random, share: float) -> None:
+    """Label a share of what waits, skip one in ten, err in one of ten; then review:
+    labels that are wrong are rejected.
+    """
+    for task in people.tasks(people.projects()["headgate: team"]):
+        right = next(
+            (label for word, label in OF_TEXT.items() if word in task["data"]["text"]),
+            "account",
+        )
+        if task["annotations"]:
+            review(people, task, right)
+        elif chance.random() < share:
+            wrong = chance.choice(["invoice", "delivery", "account"])
+            if chance.random() < 0.1:
+                people.skip(task["id"])
+            else:
+                people.label(task["id"], wrong if chance.random() < 0.1 else right)
+
+
+def review(
+    people: People,
+    task: Mapping[str, Any],
+    right: str,
+) -> None:
+    """Reject the labels of a task that are wrong."""
+    for label in task["annotations"]:
+        regions = label["result"]
+        if regions and regions[0]["value"]["choices"] != [right]:
+            people.reject(label["id"])
+
+
+def draw(server: Server, gate: Path) -> None:
+    """Draw the project, and our page of the accounts, for the documentation."""
+    from playwright.sync_api import sync_playwright
+
+    from tools.screenshots import QUIET as PLAIN
+    from tools.screenshots import chromium, started, wait_for
+
+    port = free_port()
+    page_of = [sys.executable, "-m", "headgate", "serve", str(gate.parent), "--port"]
+    with started([*page_of, str(port)]), sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=chromium(), args=PLAIN)
+        page = browser.new_page(viewport={"width": 1280, "height": 720})
+        page.goto(f"{server.url}/user/login/")
+        page.fill("input[name=email]", USER)
+        page.fill("input[name=password]", server.password)
+        page.press("input[name=password]", "Enter")
+        page.wait_for_url(lambda address: "/user/login" not in address)
+        people = server.people()
+        number = people.projects()["headgate: team"]
+        people.close()
+        page.goto(f"{server.url}/projects/{number}/data")
+        page.wait_for_selector("text=Annotated by", timeout=60_000)
+        page.wait_for_timeout(3_000)
+        page.screenshot(path=FIGURES / "label-studio.png")
+        wait_for(f"http://127.0.0.1:{port}/")
+        page.goto(f"http://127.0.0.1:{port}/")
+        page.wait_for_timeout(3_000)
+        page.screenshot(path=FIGURES / "label-gate.png")
+        browser.close()
+
+
+def show(folder: Path, pictures: bool) -> None:
+    """Six rounds, and what came of them."""
+    server = Server(folder / "label-studio")
+    print("starting Label Studio; the first start takes about a minute", flush=True)
+    try:
+        server.start()
+        people, chance = server.people(), random.Random(1)
+        os.environ[TOKEN] = people.access_token()
+        gate = write_gate(folder / "gate", server.url)
+        for t in range(1, ROUNDS + 3):
+            more = ["--now"] if t <= ROUNDS else []
+            headgate("labels", "run", str(gate), "--once", *more)
+            work(people, chance, 0.6 if t <= ROUNDS else 1.0)
+            if pictures and t == ROUNDS // 2:
+                draw(server, gate)
+        headgate("labels", "run", str(gate), "--once")
+        people.close()
+    finally:
+        server.stop()
+    print("Label Studio is ended; what the accounts say:", flush=True)
+    headgate("labels", "status", str(gate))
+    headgate("ledger", "show", str(gate.parent / "accounts"))
+    with Gate(gate, print) as own:
+        statement = own.books.audit()
+    print(f"the audit passes: {statement.spent} spent of {statement.approved}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--pictures", action="store_true", help="draw for the docs")
+    if not PROGRAM.exists():
+        sys.exit("Label Studio is not installed: make labels")
+    with tempfile.TemporaryDirectory() as folder:
+        show(Path(folder), parser.parse_args().pictures)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,5 +1,5 @@
 """Writes the numbers of README.md and what `make run` prints there, the numbers of
-docs/start/which-policy.md, paper/paper.md and two tables of paper/note.md, and draws
+docs/start/ten-minutes.md, paper/paper.md and two tables of paper/note.md, and draws
 docs/figures/front.svg, from studies/results.
 
 python -m tools.readme
@@ -158,7 +158,7 @@ def renewed() -> dict[Path, str]:
     pages[readme] = re.sub(
         r"\| prices \|[^\n]*\n(\|[^\n]*\n)+", lambda _: front_table(found) + "\n", text
     )
-    which = ROOT / "docs" / "start" / "which-policy.md"
+    which = ROOT / "docs" / "start" / "ten-minutes.md"
     savings_page = (ROOT / "docs" / "studies" / "savings.md").read_text("utf-8")
     (ends,) = re.findall(r"It needs (\d+) % to (\d+) %", " ".join(savings_page.split()))
     said = f"needs {ends[0]} to {ends[1]} % of the money"

@@ -149,6 +149,18 @@ def for_docs(out: Path) -> None:
             top.save(ROOT / "docs" / "figures" / f"{target}.png", optimize=True)
 
 
+def chromium() -> str:
+    """Return the browser's program."""
+    found = (
+        os.environ.get("CHROMIUM")
+        or shutil.which("chromium")
+        or shutil.which("chromium-browser")
+    )
+    if found is None:
+        sys.exit("no chromium: apt-get install chromium, or name one in $CHROMIUM")
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -160,13 +172,7 @@ def main() -> None:
     wrong = 0
     expect.set_options(timeout=30_000)
     asked.out.mkdir(parents=True, exist_ok=True)
-    chromium = (
-        os.environ.get("CHROMIUM")
-        or shutil.which("chromium")
-        or shutil.which("chromium-browser")
-    )
-    if chromium is None:
-        sys.exit("no chromium: apt-get install chromium, or name one in $CHROMIUM")
+    program = chromium()
     with tempfile.TemporaryDirectory() as folder:
         runs = Path(folder)
         play(runs)
@@ -196,7 +202,7 @@ def main() -> None:
             sync_playwright() as playwright,
         ):
             wait_for(f"http://127.0.0.1:{PORT}/api/runs/digits-live/curves")
-            browser = playwright.chromium.launch(executable_path=chromium, args=QUIET)
+            browser = playwright.chromium.launch(executable_path=program, args=QUIET)
             for picture, found in take(browser, asked.out, asked.axe):
                 print(picture, *found, sep="\n  ")
                 wrong += len(found)

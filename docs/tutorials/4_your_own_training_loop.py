@@ -125,4 +125,4 @@ print("the same orders:", same)
 # %% In a job of NVFlare -------------------
 #
 # ``headgate.nvflare`` is such a loop for NVFlare, with accounts that survive a kill:
-# :doc:`/reference/python` shows it.
+# :doc:`/reference/commands` shows it.

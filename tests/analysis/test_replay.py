@@ -263,7 +263,7 @@ def shown(result):
 
 def test_the_page_shows_what_is_printed():
     done = headgate.replay(EXAMPLE, currency="$")
-    page = (ROOT / "docs" / "do" / "replay.md").read_text("utf-8")
+    page = (ROOT / "docs" / "do" / "data.md").read_text("utf-8")
     assert re.search(r"```text\n(.*?)```", page, re.DOTALL)[1].splitlines() == shown(
         done
     )

@@ -95,6 +95,23 @@ def test_a_refusal_says_what_the_server_says_on_one_line_without_the_token():
         assert len(message) < 500
 
 
+@pytest.mark.parametrize(
+    "token", ["", " \n", "s3cret\ntoken", "s3crét", "s3cret token"]
+)
+def test_a_token_that_is_none_is_refused_without_showing_it(monkeypatch, token):
+    monkeypatch.setenv("SOME_TOKEN", token)
+    with pytest.raises(SettingError, match=r"^SOME_TOKEN: .* token of Server$") as it:
+        Calls("Server", "http://127.0.0.1:9/", 5.0, "SOME_TOKEN")
+    assert "s3" not in str(it.value)
+
+
+def test_the_end_of_a_line_is_no_part_of_a_token(monkeypatch):
+    monkeypatch.setenv("SOME_TOKEN", f"{WORD}\n")
+    calls = Calls("Server", "http://127.0.0.1:9/", 5.0, "SOME_TOKEN")
+    assert calls.token == WORD
+    calls.close()
+
+
 def test_a_redirect_is_not_followed():
     tape = Says((302, b""))
     with pytest.raises(DataError, match="is answered with 302"):

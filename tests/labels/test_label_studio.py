@@ -5,6 +5,7 @@ cannot be.
 import json
 from threading import Event
 
+import httpx
 import pytest
 
 from headgate.errors import DataError, SettingError
@@ -94,19 +95,25 @@ def test_the_tape_has_no_token(recorded):
 
 
 class Tasks(Tape):
-    """A Label Studio with one project of so many tasks, which are not labelled."""
+    """A Label Studio with one project of so many tasks, those in `labelled` with a
+    label, which tells of no change by its time.
+    """
 
     def __init__(self, count):
         super().__init__()
         self.count = count
+        self.labelled = set()
+        self.lost = False
         self.pages = []
 
     def answer(self, method, path, headers, body):
-        if path.startswith("/api/projects"):
+        if method == "POST":
+            found = {}
+        elif path.startswith("/api/projects"):
             project = {"id": 1, "title": f"headgate: {NORTH}"}
             numbers = {
                 "task_number": self.count,
-                "total_annotations_number": 0,
+                "total_annotations_number": len(self.labelled),
                 "skipped_annotations_number": 0,
             }
             found = {"count": 1, "results": [{**project, **numbers}]}
@@ -116,18 +123,18 @@ class Tasks(Tape):
         return 200, headers, json.dumps(found).encode()
 
     def page(self, path):
-        import httpx
-
         asked = json.loads(httpx.URL(path).params["query"])["filters"]["items"]
         last, *since = [item["value"] for item in asked]
         self.pages.append((last, *since))
         left = range(last + 1, self.count + 1) if not since else []
-        metas = [{"client": NORTH, "key": f"k{n}", "round": 1} for n in left[:PAGE]]
-        rows = [
-            {"id": n, "meta": meta, "annotations": []}
-            for n, meta in zip(left, metas, strict=False)
-        ]
+        rows = [self.row(number) for number in left[:PAGE]]
         return {"total": len(left), "tasks": rows}
+
+    def row(self, number):
+        label = {"id": number, "was_cancelled": False, "result": []}
+        there = number in self.labelled and not self.lost
+        meta = {"client": NORTH, "key": f"k{number}", "round": 1}
+        return {"id": number, "meta": meta, "annotations": [label] if there else []}
 
 
 def test_ten_thousand_tasks_are_two_calls_once_they_were_seen(studio):
@@ -145,11 +152,40 @@ def test_ten_thousand_tasks_are_two_calls_once_they_were_seen(studio):
     assert tape.pages[-1] == (0, "2026-11-19T23:06:04.000000Z")
 
 
+def test_a_label_that_vanished_unseen_is_missed_by_its_number(studio):
+    """Labels that are deleted in bulk get the local time of the server. Whichever call
+    notices it first, the next poll tells.
+    """
+    tape = Tasks(3)
+    tape.labelled = {1, 2}
+    known = {NORTH: {"k1": "labelled", "k2": "labelled", "k3": "waiting"}}
+    with tape.played() as url:
+        queue = studio(url)
+        assert [answer.state for answer in queue.collect(known)] == ["labelled"] * 2
+        tape.labelled = {2}
+        queue.release([LabelTask(NORTH, "k3", 1, {})])
+        told = {answer.key: answer.state for answer in queue.collect(known)}
+        assert told == {"k1": "rejected", "k2": "labelled"}
+        assert list(queue.collect(known)) == []
+
+
+def test_labels_that_are_counted_and_not_given_are_not_rejected(studio):
+    tape = Tasks(2)
+    tape.labelled, tape.lost = {1, 2}, True
+    known = {NORTH: {"k1": "labelled", "k2": "labelled"}}
+    with tape.played() as url:
+        queue = studio(url)
+        with pytest.raises(Later, match=r"gives \(2, 0, 0\) .* and counts \(2, 2, 0\)"):
+            list(queue.collect(known))
+        tape.lost = False
+        assert [answer.state for answer in queue.collect(known)] == ["labelled"] * 2
+
+
 def test_a_project_that_vanished_is_no_rejection(studio):
     tape = Tasks(3)
     with tape.played() as url:
         queue = studio(url, prefix="other")
-        with pytest.raises(DataError, match="no project other: clinic-north any more"):
+        with pytest.raises(DataError, match="no project of clinic-north any more"):
             list(queue.collect({NORTH: {"k1": "labelled"}}))
         assert list(queue.collect({NORTH: {}})) == []
 

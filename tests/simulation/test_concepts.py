@@ -253,8 +253,9 @@ def test_a_cohort_of_many_clients_in_a_world_that_changes():
 
 
 def test_the_recipe_on_the_page_is_the_one_that_is_shipped():
-    page = (Path(__file__).parents[2] / "docs" / "do" / "changes.md").read_text("utf-8")
-    (block,) = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    page = (Path(__file__).parents[2] / "docs" / "do" / "samples.md").read_text("utf-8")
+    blocks = re.findall(r"```toml\n(.*?)```", page, re.DOTALL)
+    (block,) = [each for each in blocks if "changes =" in each]
     assert (
         load({"base": "digits", **tomllib.loads(block)}).data == load("drifting").data
     )

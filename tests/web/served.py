@@ -101,9 +101,9 @@ class Caller:
 class Kept:
     """A service for accounts, with a token of everything."""
 
-    def __init__(self, folder, port=0, **more):
+    def __init__(self, folder, port=0, address=None, **more):
         self.folder = folder
-        self.service = Service(str(folder), **{"rate": 0, **more})
+        self.service = Service(address or str(folder), **{"rate": 0, **more})
         self.token = self.service.first_token()
         self.served = Served(folder / "no-runs", port=port, service=self.service)
 

@@ -70,7 +70,8 @@ def plan(
 
     RECIPE is a name from `headgate recipes` or a TOML file. What the policy does is
     checked against both limits: money that a run may spend, and places that a client
-    has. The bound is Theorem 1's; it does not rank policies (docs/understand/model.md).
+    has. The bound is Theorem 1's; it does not rank policies
+    (docs/understand/how-it-decides.md).
 
     Where RECIPE is the folder of a run on Flower, the rounds that are left are
     rehearsed from its ledger, under the terms as they were amended.

@@ -3,6 +3,7 @@ in one line.
 """
 
 import os
+import re
 import time
 from collections.abc import Mapping
 from typing import Any, TypeVar
@@ -23,6 +24,8 @@ CONNECTING = 5.0
 """the most seconds until a server takes a connection"""
 CHANGING = ("POST", "PATCH")
 """methods that are not repeated at once: the first call may have been done"""
+WORD = re.compile("[!-~]+")
+"""characters of a token: what a header may not have would be shown in its error"""
 PASSING = (408, 425, 429, 500, 502, 503, 504)
 """states of a server that may answer later"""
 
@@ -53,7 +56,7 @@ class Calls:
         timeout: float,
         token: str,
     ) -> None:
-        self.token = os.environ.get(token, "")
+        self.token = os.environ.get(token, "").strip()
         """the token; no message has it"""
         self.authorization = ""
         """value of the header"""
@@ -62,8 +65,11 @@ class Calls:
         self.count = 0
         """number of calls"""
         self._name, self._variable, self._timeout = f"{name} at {url}", token, timeout
-        if not self.token:
-            raise SettingError(f"{token}: is not set; it must hold a token of {name}")
+        if not WORD.fullmatch(self.token):
+            what = (
+                "must be a token" if self.token else "is not set; it must hold a token"
+            )
+            raise SettingError(f"{token}: {what} of {name}")
         limits = httpx.Timeout(timeout, connect=min(timeout, CONNECTING))
         try:
             self._client = httpx.Client(base_url=url, timeout=limits)

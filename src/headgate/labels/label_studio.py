@@ -2,11 +2,11 @@
 client, key and round in `meta`. Polls are the truth; a webhook only wakes them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import groupby
-from pathlib import Path
+from operator import attrgetter
 from threading import Event
 from typing import TYPE_CHECKING, Any
 
@@ -24,16 +24,14 @@ from headgate.labels.nouns import (
     Queue,
 )
 from headgate.labels.prices import imported_httpx
-from headgate.reading import read_text
 
 if TYPE_CHECKING:
     from headgate.labels.bell import Bell
-    from headgate.labels.studio import Project, Row, Studio
+    from headgate.labels.studio import Project, Studio, StudioTask
 
 DELETED = "its label was deleted in Label Studio"
+CLIENT = attrgetter("client")
 GONE = "its task was deleted in Label Studio"
-LONGEST = 50
-"""the most characters that Label Studio takes as the name of a project"""
 
 
 @dataclass
@@ -74,7 +72,7 @@ class LabelStudio(Queue):
         imported_httpx()
         from headgate.labels.studio import Studio
 
-        return Studio(self.url, self.timeout)
+        return Studio(self.url, self.timeout, self.prefix)
 
     @cached_property
     def _bell(self) -> "Bell":
@@ -84,35 +82,22 @@ class LabelStudio(Queue):
 
     def release(self, tasks: Sequence[LabelTask]) -> None:
         """Import the tasks that are not there yet."""
-        projects = self._studio.projects(self.prefix)
-        by_client = sorted(tasks, key=_client)
-        for client, own in groupby(by_client, _client):
-            project = projects.get(self._title(client)) or self._made(client)
+        projects = self._studio.projects()
+        for client, own in groupby(sorted(tasks, key=CLIENT), CLIENT):
+            project = projects.get(client) or self._studio.make(client, self.interface)
             there = self._studio.look(project).keys(client)
             new = [_imported(task) for task in own if task.key not in there]
             self._studio.put(project, new)
 
-    def _title(self, client: str) -> str:
-        title = f"{self.prefix}: {client}"
-        most = f"with the client {client} at most {LONGEST} characters, as projects are"
-        require(len(title) <= LONGEST, "prefix", self.prefix, most)
-        return title
-
-    def _made(self, client: str) -> "Project":
-        require(bool(self.interface), "interface", "", "the labelling interface's file")
-        text = read_text(Path(self.interface))
-        return self._studio.make(self._title(client), text)
-
     def collect(self, known: Mapping[str, Mapping[str, str]]) -> Iterator[LabelAnswer]:
         """Yield what changed since the last call; the first yields everything."""
-        projects = self._studio.projects(self.prefix) if known else {}
+        projects = self._studio.projects() if known else {}
         for client, states in known.items():
-            title = self._title(client)
-            if title in projects:
-                yield from self._answers(client, projects[title], states)
+            if client in projects:
+                yield from self._answers(client, projects[client], states)
             elif states:
                 raise DataError(
-                    f"Label Studio has no project {shown(title)} any more, where"
+                    f"Label Studio has no project of {shown(client)} any more, where"
                     f" {len(states)} tasks were; restore it from a backup"
                 )
 
@@ -126,12 +111,9 @@ class LabelStudio(Queue):
             self._studio.hook(project, self._bell)
         seen = self._studio.look(project)
         tasks = seen.keys(client)
-        self._studio.delete(project, _twice(tasks))
-        changed = seen.changed
-        keys: Iterable[str] = {**tasks, **states}
-        if changed is not None:
-            keys = [key for key, own in tasks.items() if changed & {r.id for r in own}]
-        for key in keys:
+        again = [row for rows in tasks.values() for row in rows[1:]]
+        self._studio.delete(project, again)  # of an import that took too long
+        for key in {**tasks, **states} if seen.all_new else seen.changed(tasks):
             answer = _answer(client, key, tasks.get(key, []), states.get(key, ""))
             if answer is not None:
                 yield answer
@@ -139,14 +121,11 @@ class LabelStudio(Queue):
 
     def withdraw(self, keys: Keys) -> None:
         """Delete the tasks that nobody has labelled or skipped."""
-        projects = self._studio.projects(self.prefix)
-        for client, own in keys.items():
-            project = projects.get(self._title(client))
-            if project is not None:
-                tasks = self._studio.look(project).keys(client)
-                rows = [row for key in own for row in tasks.get(key, [])]
-                empty = [row.id for row in rows if not row.annotations]
-                self._studio.delete(project, empty)
+        projects = self._studio.projects()
+        for client in filter(projects.get, keys):
+            tasks = self._studio.look(projects[client]).keys(client)
+            rows = [row for key in keys[client] for row in tasks.get(key, [])]
+            self._studio.delete(projects[client], rows)
 
     def wait(self, seconds: float, stop: Event) -> None:
         """Return after so many seconds, when a webhook rings, or if `stop` is set."""
@@ -163,28 +142,16 @@ class LabelStudio(Queue):
                 made.pop(name).close()
 
 
-def _client(task: LabelTask) -> str:
-    return task.client
-
-
 def _imported(task: LabelTask) -> dict[str, Any]:
     """Return a task as Label Studio imports it."""
     meta = {"client": task.client, "key": task.key, "round": task.round}
     return {"data": dict(task.data), "meta": meta}
 
 
-def _twice(tasks: Mapping[str, Sequence["Row"]]) -> list[int]:
-    """Return the tasks without a label whose key has an earlier task: an import that
-    took too long was done nevertheless, and repeated.
-    """
-    later = [row for rows in tasks.values() for row in rows[1:]]
-    return [row.id for row in later if not row.annotations]
-
-
 def _answer(
     client: str,
     key: str,
-    rows: Sequence["Row"],
+    rows: Sequence["StudioTask"],
     state: str,
 ) -> LabelAnswer | None:
     """Return what became of a task that has `state` so far; None: it waits."""
@@ -192,7 +159,7 @@ def _answer(
     labels = [each for each in annotations if not each.was_cancelled]
     if labels:
         first = min(labels, key=lambda each: each.id)
-        label, extra = _label(first.result), len(labels) - 1
+        label, extra = first.label, len(labels) - 1
         return LabelAnswer(client, key, LABELLED, label, extra=extra)
     if state == LABELLED:
         return LabelAnswer(client, key, REJECTED, why=DELETED if rows else GONE)
@@ -201,24 +168,3 @@ def _answer(
     if state == WAITING and not rows:
         return LabelAnswer(client, key, SKIPPED, why=GONE)
     return None
-
-
-def _label(result: list[Any]) -> Any:
-    """Return the plain value if one was given, as of one choice; else everything.
-
-    >>> _label([{"type": "choices", "value": {"choices": ["cat"]}}])
-    'cat'
-    >>> _label([{"type": "number", "value": {"number": 3}}])
-    3
-    >>> len(_label([{"type": "choices", "value": {"choices": ["cat"]}}] * 2))
-    2
-    """
-    value = (
-        result[0].get("value")
-        if len(result) == 1 and isinstance(result[0], dict)
-        else None
-    )
-    if not isinstance(value, dict) or len(value) != 1:
-        return result
-    (only,) = value.values()
-    return only[0] if isinstance(only, list) and len(only) == 1 else only

@@ -6,20 +6,26 @@ clock, and all of them if the numbers of tasks and labels say that some went uns
 
 import json
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, timedelta
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
+from headgate.errors import require
 from headgate.labels.bell import HEADER, HOST, Bell
 from headgate.labels.calls import Calls, Unauthorized
+from headgate.labels.nouns import Later
+from headgate.reading import read_text
 
 T = TypeVar("T")
 TOKEN = "LABEL_STUDIO_API_KEY"
 """the environment variable of the token, as Label Studio's own library calls it"""
+LONGEST = 50
+"""the most characters of the name of a project"""
 PAGE = 1_000
 """tasks in one call"""
 PROJECTS = 100
@@ -28,6 +34,8 @@ OVERLAP = timedelta(minutes=1)
 """time before the last look from which is read again: what was written then may have
 been committed later
 """
+Counts = tuple[int, int, int]
+"""numbers of tasks, labels and skips"""
 STATED = "id,title,task_number,total_annotations_number,skipped_annotations_number"
 EVENTS = ["ANNOTATION_CREATED", "ANNOTATION_UPDATED", "ANNOTATIONS_DELETED"]
 
@@ -39,13 +47,29 @@ class Annotation(BaseModel):
     was_cancelled: bool
     result: list[Any]
 
+    @property
+    def label(self) -> Any:
+        """The plain value if one was given, as of one choice; else everything.
 
-class Row(BaseModel):
+        >>> region = {"type": "choices", "value": {"choices": ["cat"]}}
+        >>> Annotation(id=1, was_cancelled=False, result=[region]).label
+        'cat'
+        >>> len(Annotation(id=1, was_cancelled=False, result=[region] * 2).label)
+        2
+        """
+        match self.result:
+            case [{"value": dict(value)}] if len(value) == 1:
+                (only,) = value.values()
+                return only[0] if isinstance(only, list) and len(only) == 1 else only
+        return self.result
+
+
+class StudioTask(BaseModel):
     """A task in Label Studio."""
 
     id: int
     meta: Any = None
-    annotations: list[Annotation] = []
+    annotations: list[Annotation]
 
     def key(self, client: str) -> str | None:
         """Return the key of the sample, if the task is one of the client's."""
@@ -55,11 +79,11 @@ class Row(BaseModel):
         return key if isinstance(key, str) else None
 
 
-class Rows(BaseModel):
+class TaskPage(BaseModel):
     """A page of tasks; `total` counts those of this and all later pages."""
 
     total: int
-    tasks: list[Row]
+    tasks: list[StudioTask]
 
 
 class Project(BaseModel):
@@ -71,8 +95,14 @@ class Project(BaseModel):
     total_annotations_number: int | None = 0
     skipped_annotations_number: int | None = 0
 
+    @property
+    def counts(self) -> Counts:
+        """How many tasks, labels and skips it says it has."""
+        labels, skips = self.total_annotations_number, self.skipped_annotations_number
+        return self.task_number or 0, labels or 0, skips or 0
 
-class Projects(BaseModel):
+
+class ProjectPage(BaseModel):
     """A page of projects; `count` is the number of all."""
 
     count: int
@@ -90,16 +120,18 @@ class Hook(BaseModel):
 class Seen:
     """What was seen of a project."""
 
-    rows: dict[int, Row] = field(default_factory=dict)
+    rows: dict[int, StudioTask] = field(default_factory=dict)
     """all tasks by their numbers"""
-    changed: set[int] | None = None
-    """tasks that changed since the last look; None: it was the first, or one of all"""
+    new: set[int] = field(default_factory=set)
+    """tasks that the latest look read"""
+    all_new: bool = True
+    """whether all tasks were read since answers were taken"""
     since: str = ""
     """time of the last look whose answers were taken"""
     until: str = ""
     """time of the latest look"""
 
-    def keys(self, client: str) -> dict[str, list[Row]]:
+    def keys(self, client: str) -> dict[str, list[StudioTask]]:
         """Return the client's tasks by key, in the order in which they were made."""
         found = defaultdict(list)
         for _, row in sorted(self.rows.items()):
@@ -108,26 +140,36 @@ class Seen:
                 found[key].append(row)
         return dict(found)
 
-    def told(self) -> None:
-        """The latest look was taken: the next one begins where it began."""
-        self.since = self.until
+    def changed(self, tasks: Mapping[str, Sequence[StudioTask]]) -> list[str]:
+        """Return the keys of tasks that the latest look read."""
+        return [
+            key
+            for key, rows in tasks.items()
+            if any(row.id in self.new for row in rows)
+        ]
 
-    def lacks(self, project: Project) -> bool:
-        """Return whether there is less in the project than was seen there."""
+    def told(self) -> None:
+        """The answers were taken: the next look begins where the latest one began."""
+        self.since, self.all_new = self.until, False
+
+    @property
+    def counts(self) -> Counts:
+        """How many tasks, labels and skips were seen."""
         rows = self.rows.values()
         skips = [each.was_cancelled for row in rows for each in row.annotations]
-        skipped = sum(skips)
-        return (
-            len(rows) > (project.task_number or 0)
-            or len(skips) - skipped > (project.total_annotations_number or 0)
-            or skipped > (project.skipped_annotations_number or 0)
-        )
+        return len(rows), len(skips) - sum(skips), sum(skips)
 
 
 class Studio:
     """Label Studio at an address; `Calls` describes the parameters."""
 
-    def __init__(self, url: str, timeout: float) -> None:
+    def __init__(
+        self,
+        url: str,
+        timeout: float,
+        prefix: str,
+    ) -> None:
+        self._prefix, self._begins = prefix, f"{prefix}: "
         self.calls = Calls("Label Studio", url, timeout, TOKEN)
         self._seen: dict[int, Seen] = {}
         self._hooked: set[int] = set()
@@ -161,53 +203,65 @@ class Studio:
         self.calls.authorization = f"Bearer {found.get('access')}"
         return self.calls(kind, method, path, body, **query)
 
-    def projects(self, prefix: str) -> dict[str, Project]:
-        """Return the projects whose names hold the prefix; of several with one name,
-        the first that was made.
-        """
+    def projects(self) -> dict[str, Project]:
+        """Return our projects by client; of several, the first that was made."""
         found: list[Project] = []
         page, count = 1, 1
         while len(found) < count:
             answer = self.call(
-                Projects,
+                ProjectPage,
                 "GET",
                 "/api/projects",
-                title=prefix,
+                title=self._prefix,
                 include=STATED,
                 page_size=PROJECTS,
                 page=page,
             )
             page, count = page + 1, answer.count if answer.results else 0
             found += answer.results
-        latest_first = sorted(found, key=lambda project: -project.id)
-        return {project.title: project for project in latest_first}
+        found.sort(key=lambda project: project.id, reverse=True)
+        return {
+            each.title.removeprefix(self._begins): each
+            for each in found
+            if each.title.startswith(self._begins)
+        }
 
-    def make(self, title: str, interface: str) -> Project:
+    def make(self, client: str, interface: str) -> Project:
         """Make a project in which a task needs one label and a skipped one stays so."""
+        title = self._begins + client
+        most = f"at most {LONGEST} characters, with prefix a project's name"
+        require(len(title) <= LONGEST, "client", client, most)
+        require(bool(interface), "interface", "", "the labelling interface's file")
         body = {
             "title": title,
-            "label_config": interface,
+            "label_config": read_text(Path(interface)),
             "maximum_annotations": 1,
             "skip_queue": "IGNORE_SKIPPED",
         }
         return self.call(Project, "POST", "/api/projects", body)
 
     def look(self, project: Project) -> Seen:
-        """Read what changed in a project since what was seen there was `told`."""
+        """Read what changed in a project since its answers were taken; Later if there
+        is less than the project says, so that nothing passes for deleted that is not.
+        """
         seen = self._seen.setdefault(project.id, Seen())
-        read = self._read(project, seen.since)
-        seen.changed = set(read) if seen.since else None
-        seen.rows = seen.rows | read if seen.since else read
-        if seen.since and seen.lacks(project):
-            seen.changed = None
-            seen.rows = self._read(project)
+        changed = self._read(project, seen.since)
+        seen.new, seen.rows = set(changed), seen.rows | changed
+        if not seen.since or _fewer(project.counts, seen.counts):
+            seen.all_new = True
+            seen.rows = self._read(project) if seen.since else changed
+        if seen.all_new and _fewer(seen.counts, project.counts):
+            raise Later(
+                f"Label Studio gives {seen.counts} tasks, labels and skips of project"
+                f" {project.id}, and counts {project.counts}"
+            )
         return seen
 
-    def _read(self, project: Project, since: str = "") -> dict[int, Row]:
+    def _read(self, project: Project, since: str = "") -> dict[int, StudioTask]:
         """Return the tasks that changed since then. Pages follow the tasks' numbers: a
         task that is deleted meanwhile moves no other one to a page that was read.
         """
-        found: dict[int, Row] = {}
+        found: dict[int, StudioTask] = {}
         last, more = 0, True
         while more:
             wanted = [_where("id", "greater", "Number", last)]
@@ -215,7 +269,7 @@ class Studio:
                 wanted.append(_where("updated_at", "greater", "Datetime", since))
             asked = {"filters": _all(wanted), "ordering": ["tasks:id"]}
             page = self.call(
-                Rows,
+                TaskPage,
                 "GET",
                 "/api/tasks",
                 project=project.id,
@@ -245,20 +299,20 @@ class Studio:
         for start in range(0, len(tasks), PAGE):
             self.call(Any, "POST", path, tasks[start : start + PAGE])
 
-    def delete(self, project: Project, tasks: Collection[int]) -> None:
+    def delete(self, project: Project, rows: Sequence[StudioTask]) -> None:
         """Delete those of the tasks that nobody has labelled or skipped by then."""
+        tasks = sorted(row.id for row in rows if not row.annotations)
         if not tasks:
             return
         counts = ("total_annotations", "cancelled_annotations")
         body = {
-            "selectedItems": {"all": False, "included": sorted(tasks)},
+            "selectedItems": {"all": False, "included": tasks},
             "filters": _all([_where(name, "equal", "Number", 0) for name in counts]),
         }
         action = f"/api/dm/actions?id=delete_tasks&project={project.id}"
         self.call(Any, "POST", action, body)
-        rows = self._seen[project.id].rows
         for number in tasks:
-            rows.pop(number, None)
+            self._seen[project.id].rows.pop(number, None)
 
     def hook(self, project: Project, bell: Bell) -> None:
         """Have the bell rung when something changes in a project."""
@@ -299,3 +353,8 @@ def _where(
 
 def _all(filters: Sequence[dict[str, object]]) -> dict[str, object]:
     return {"conjunction": "and", "items": filters}
+
+
+def _fewer(there: Counts, wanted: Counts) -> bool:
+    """Return whether there is less of anything than wanted."""
+    return any(one < other for one, other in zip(there, wanted, strict=True))

@@ -11,6 +11,7 @@ from types import MappingProxyType
 from typing import Annotated, Any
 
 from fastapi import APIRouter, FastAPI, Query
+from starlette.requests import Request
 from starlette.responses import Response
 
 from headgate.analysis.curves import Heat
@@ -18,6 +19,7 @@ from headgate.analysis.formatting import jsonable
 from headgate.escaping import one_line
 from headgate.version import __version__
 from headgate.web import answers, compare, planning
+from headgate.web.accounts.tokens import EVERY
 from headgate.web.runs import Library
 
 
@@ -39,6 +41,10 @@ class Health:
     name: str
     version: str
     folder: str
+    runs: bool
+    """whether who asks may see runs"""
+    accounts: bool
+    """whether accounts are served, too"""
 
 
 def refusals(meanings: Mapping[int, str]) -> dict[int | str, dict[str, Any]]:
@@ -138,9 +144,12 @@ def endpoints(library: Library) -> APIRouter:
     )
 
     @router.get("/health", response_model=Health)
-    def health() -> Response:
-        """Return the version and the folder of the page."""
-        return Json(Health("headgate", __version__, library.title))
+    def health(request: Request) -> Response:
+        """Return the version and the folder of the page, and what it shows."""
+        everything = request.state.holder.account == EVERY
+        served = request.app.state.service is not None
+        shown = (library.title, everything, served)
+        return Json(Health("headgate", __version__, *shown))
 
     @router.get("/runs", response_model=answers.RunList)
     def runs(

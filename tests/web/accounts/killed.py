@@ -48,8 +48,11 @@ class Program:
         for line in self.process.stdout:
             if found := re.search(r"http://[^:]+:(\d+)/", line):
                 self.port = int(found[1])
-                return
-        raise AssertionError("the service did not start")
+                break
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        connection.request("GET", "/readyz")  # it waits at the socket until it is ready
+        assert connection.getresponse().status == 200
+        connection.close()
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)

@@ -5,6 +5,7 @@ names.
 import csv
 import io
 import json
+import secrets
 import stat
 
 import polars as pl
@@ -315,3 +316,19 @@ def test_tokens_are_kept_as_hashes_for_their_owner_alone(kept):
     path = kept.folder / "tokens.json"
     assert kept.token not in path.read_text("utf-8")
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
+
+
+def test_accounts_in_postgresql_are_served_like_those_in_a_folder(database, tmp_path):
+    address = f"{database}"
+    with Kept(tmp_path, address=address, tokens=tmp_path / "tokens.json") as kept:
+        name = f"served-{secrets.token_hex(4)}"
+        a = kept.began(name)
+        first = kept.all.post(f"{a}/rounds", BEGIN, "k1")
+        assert kept.all.post(f"{a}/rounds", BEGIN, "k1").body == first.body
+        assert kept.all.settle(a, 1).status == 200
+        assert name in kept.all.get("?limit=1000").json["accounts"]
+        assert kept.all.get("/nobody").status == 404
+        assert kept.all.get(f"{a}/audit").json["agrees"] is True
+        lines = kept.all.get(f"{a}/statement").json["lines"]
+    with Books(f"{address}/{name}") as books:
+        assert len(books.statement().lines) == len(lines) == 3

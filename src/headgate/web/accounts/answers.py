@@ -61,6 +61,21 @@ class AccountDetail:
     hash: str
     why: str
     """why the latest round bought what it bought"""
+    role: str = ""
+    """the role of the token that asks"""
+
+
+@dataclass(frozen=True)
+class History:
+    """The latest rounds. An order counts in the round in which it was written."""
+
+    rounds: list[int]
+    spent: list[float]
+    """money spent up to and with each round"""
+    reserved: list[float]
+    """price of what is under way from these rounds"""
+    asked: list[int]
+    delivered: list[int]
 
 
 @dataclass(frozen=True)
@@ -277,6 +292,31 @@ def detail(name: str, books: Books) -> AccountDetail:
             hash=last.hash,
             why=books.why,
         )
+
+
+def history(books: Books, most: int = 1_000) -> History:
+    """Return what the latest rounds cost."""
+    with books.journal.newest() as state:
+        first, last = max(state.begun - most + 1, 1), state.begun
+        found = History(list(range(first, last + 1)), [], [], [], [])
+        paid, reserved = [Decimal(0)] * most, [Decimal(0)] * most
+        asked, delivered = [0] * most, [0] * most
+        for order in books.journal.tables.orders(first):
+            place = order.round - first
+            paid[place] += order.paid(state.quantum)
+            reserved[place] += order.reserved(state.quantum)
+            asked[place] += order.asked
+            delivered[place] += order.delivered - order.rejected
+        spent = float(state.spent - sum(paid))
+        reserved_so_far = 0.0
+        for place in range(len(found.rounds)):
+            spent += float(paid[place])
+            reserved_so_far += float(reserved[place])
+            found.spent.append(spent)
+            found.reserved.append(reserved_so_far)
+            found.asked.append(asked[place])
+            found.delivered.append(delivered[place])
+    return found
 
 
 def order_answer(order: OrderState, system: System) -> OrderAnswer:

@@ -1,5 +1,6 @@
 """The routes of accounts. Each says which role it needs; what writes needs a key."""
 
+from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Header, Path, Query
@@ -127,9 +128,10 @@ def _add_list(router: APIRouter, keeper: Keeper) -> None:
     @router.get(
         "/{name}", response_model=answers.AccountDetail, openapi_extra=needs("read")
     )
-    async def account(name: Name) -> Response:
+    async def account(request: Request, name: Name) -> Response:
         """Return the terms of the accounts, and how far they have come."""
-        return Json(await keeper.call(name, lambda books: answers.detail(name, books)))
+        found = await keeper.call(name, lambda books: answers.detail(name, books))
+        return Json(replace(found, role=request.state.holder.role))
 
 
 def _add_rounds(router: APIRouter, keeper: Keeper) -> None:
@@ -344,6 +346,13 @@ def _add_views(router: APIRouter, keeper: Keeper) -> None:
         file = f'attachment; filename="{name}.{format}"'
         sent = {"Content-Disposition": file}
         return Response(content, 200, sent, KINDS[format])
+
+    @router.get(
+        "/{name}/history", response_model=answers.History, openapi_extra=needs("read")
+    )
+    async def history(name: Name) -> Response:
+        """Return what the latest rounds cost, up to 1,000 of them."""
+        return Json(await keeper.call(name, answers.history))
 
     @router.get(
         "/{name}/audit", response_model=answers.Audited, openapi_extra=needs("read")

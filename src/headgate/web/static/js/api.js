@@ -34,4 +34,7 @@ function address(path, query) {
 export const runPath = (name, rest = "") => `/runs/${encodeURIComponent(name)}${rest}`;
 export const get = (path, query, signal) => answer(fetch(address(path, query), { signal, headers: { accept: "application/json" } }));
 export const post = (path, body, signal) => answer(fetch(address(path), { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body), signal }));
+// Done once for its key: a click that is repeated, or an answer that is lost, counts once.
+export const write = (path, body, key, signal) => answer(fetch(address(path), { method: "POST", headers: { "content-type": "application/json", "idempotency-key": key }, body: JSON.stringify(body), signal }));
+export const accountPath = (name, rest = "") => `/accounts/${encodeURIComponent(name)}${rest}`;
 export const aborted = (error) => error.name === "AbortError";

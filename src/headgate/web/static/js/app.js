@@ -1,6 +1,7 @@
 // Which page is shown. Links inside are followed without loading the page again; the address alone says what one sees.
 
 import { remember } from "./address.js";
+import { get } from "./api.js";
 import { h, refill, say } from "../drawing/dom.js";
 import { startTheme } from "../drawing/theme.js";
 import { runTitle } from "./words.js";
@@ -10,6 +11,8 @@ const PAGES = [
   { at: /^\/run\/([^/]+)$/, nav: "/", title: "Run", load: () => import("./pages/run.js") },
   { at: /^\/compare$/, nav: "/compare", title: "Compare", load: () => import("./pages/compare.js") },
   { at: /^\/plan$/, nav: "/plan", title: "Plan", load: () => import("./pages/plan.js") },
+  { at: /^\/accounts$/, nav: "/accounts", title: "Accounts", load: () => import("./pages/accounts.js") },
+  { at: /^\/accounts\/([^/]+)$/, nav: "/accounts", title: "Accounts", load: () => import("./pages/account.js") },
 ];
 
 const main = document.getElementById("main");
@@ -65,4 +68,12 @@ window.addEventListener("popstate", () => show(false));
 // The link that was printed carries the token; once it is a cookie, it need not stand in the address.
 if (new URLSearchParams(location.search).has("token")) remember({ token: null });
 startTheme(document.getElementById("theme"));
+offer();
 show(false);
+
+// Where accounts are served there is a way to them; a token for some of them leads nowhere else.
+async function offer() {
+  const { runs, accounts } = await get("/health").catch(() => ({ runs: true, accounts: false }));
+  for (const link of document.querySelectorAll("nav a")) link.hidden = link.getAttribute("href") === "/accounts" ? !accounts : !runs;
+  if (!runs && !location.pathname.startsWith("/accounts")) go("/accounts");
+}

@@ -76,7 +76,7 @@ export class PlanAnswer {
   }
 }
 
-function tile({ title, value, beside, over }) {
+export function tile({ title, value, beside, over }) {
   return h("div", { class: over ? "tile over" : "tile" }, h("span", { class: "tile-title" }, indexed(title)), h("span", { class: "tile-value" }, value), h("span", { class: "tile-beside" }, indexed(beside)));
 }
 
