@@ -54,9 +54,9 @@ def told(process):
 
 def test_of_two_gates_one_takes_up_the_round_of_the_other_at_its_price(place):
     """Sixty rounds, each begun by one gate alone, though each sees other prices."""
-    with started(place, 60, 1, 30) as first:
+    with started(place, gate.ROUNDS, 1, 30) as first:
         assert json.loads(first.stdout.readline()) == {"leads": 1}
-        with started(place, 60, 2) as second:
+        with started(place, gate.ROUNDS, 2) as second:
             of_first = told(first)
             assert first.wait() == -signal.SIGKILL
             killed = time.monotonic()
