@@ -11,8 +11,8 @@ contributing/faults.md of what happened.
         makes only the page, from contributing/faults.json
 
 Parts: `processes` of a deployment, before all `statements` and files of server and
-client, and at `random` moments; the `simulator`; the `service` for accounts; `postgres`,
-where about every fifth kill is of the server.
+client, and at `random` moments; the `simulator`; the `service` for accounts; and
+`postgres`, where about every fifth kill is of the server.
 """
 
 import argparse
