@@ -121,12 +121,15 @@ def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
         strategy.start(
             grid, ArrayRecord({name: Array(array) for name, array in model.items()})
         )
+        journal = strategy.accounts.journal
         admitted = strategy.ledger.admitted[0].tolist()
-        for one in strategy.store.clients().values():
+        events, unpaid = journal.events(), journal.state.beyond
+        for one in journal.clients().values():
             if (
                 not one.quarantined
                 and one.heard == minutes
-                and admitted[one.client] != grid.position[one.client]
+                and admitted[one.client] + unpaid.get(one.client, 0)
+                != grid.position[one.client]
             ):
                 sys.exit(
                     f"client {one.client} has admitted {grid.position[one.client]}"
@@ -134,19 +137,15 @@ def soak(clients: int, minutes: int, seed: int) -> dict[str, Any]:
                 )
         blamed = {
             event.client
-            for event in strategy.store.events()
+            for event in events
             if event.kind in ("rejected", "quarantined")
         }
         if blamed - grid.liars:
             sys.exit(f"honest clients were blamed: {sorted(blamed - grid.liars)[:5]}")
         books = {
             "samples_paid": sum(admitted),
-            "late_answers": sum(
-                event.kind == "late" for event in strategy.store.events()
-            ),
-            "rejected_answers": sum(
-                event.kind == "rejected" for event in strategy.store.events()
-            ),
+            "late_answers": sum(event.kind == "late" for event in events),
+            "rejected_answers": sum(event.kind == "rejected" for event in events),
         }
         strategy.close()
     return {"mib": grid.mib, "seconds": grid.seconds, "books": books}
@@ -163,7 +162,7 @@ def counting_grid(clients: int, minutes: int, seed: int, model: dict[str, Any]) 
         RecordDict,
     )
 
-    from headgate.books.messages import (
+    from headgate.flower.messages import (
         RECORD,
         Identity,
         Order,

@@ -43,6 +43,12 @@ COLUMNS = 100_000
 CLASSES = 1_000
 """the most classes of the label of such a table"""
 
+LARGEST = 2**53
+"""the largest whole number in a message or a count"""
+LINE = 200
+"""the most characters of a line of text in accounts and messages"""
+LISTED = 2**16
+"""the most rounds that one answer may report"""
 RUNS = 100_000
 """the most runs, policies times seeds, of a run folder"""
 JSON = 8 * 2**20

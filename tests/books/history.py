@@ -39,7 +39,7 @@ from hypothesis.stateful import (
 
 from headgate import Books, Delivery, System
 from headgate.books import books, journal
-from headgate.books.ledger_store import LEDGER
+from headgate.books.database import LEDGER
 from headgate.books.statement import amend
 from headgate.control import Amendment
 from headgate.control.policies import Constant, Headgate

@@ -13,12 +13,12 @@ import pytest
 
 from headgate import Books, Delivery, System
 from headgate.books.addresses import place_of
-from headgate.books.messages import TEXT
 from headgate.books.opening import tables_at
 from headgate.books.statement import opened
 from headgate.control import Amendment
 from headgate.control.policies import Headgate
 from headgate.errors import HeadgateError, LedgerError, SettingError
+from headgate.limits import LINE
 
 from .kept import SYSTEM, InPostgres, books, change, rows
 
@@ -484,7 +484,7 @@ def test_a_long_reason_is_shortened_and_a_key_is_never_empty(place):
     with books(place) as own:
         own.amend(by="anna" * 1000, why="because " * 1000, money=1.0)
         (made,) = own.statement().amendments
-        assert len(made.by) == len(made.why) == TEXT
+        assert len(made.by) == len(made.why) == LINE
         own.begin(3.0)
         with pytest.raises(
             SettingError,

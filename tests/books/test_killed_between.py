@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from headgate.books.ledger_store import LEDGER
+from headgate.books.database import LEDGER
 from headgate.books.statement import opened, statement
 from headgate.errors import HeadgateError
 

@@ -20,7 +20,7 @@ import pytest
 from headgate import Books, Delivery
 from headgate.books import durable
 from headgate.books.anchor import ANCHOR, Anchor
-from headgate.books.ledger_store import LEDGER
+from headgate.books.database import LEDGER
 from headgate.books.statement import backup, export, opened, statement
 from headgate.control import Amendment
 from headgate.control.policies import Headgate
@@ -458,7 +458,6 @@ def test_a_folder_that_holds_no_accounts_is_told_so(tmp_path, headgate):
         ("export",),
         ("amend", "--money", 5),
         ("backup", tmp_path / "x"),
-        ("void", 1),
     ):
         name, *more = command
         _, err = headgate("ledger", name, tmp_path, *more, code=4)

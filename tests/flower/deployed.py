@@ -17,9 +17,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from worlds import World
+from worlds import World, Written, accounts_of, closing_of
 
-from headgate.books.ledger_store import LEDGER, LedgerStore
+from headgate.books.database import LEDGER
 from headgate.experiment import load
 from headgate.flower.app.write import write_app
 from headgate.flower.buffer_store import stores_in
@@ -241,7 +241,11 @@ class Deployed(World):
         self.clients = range(self.experiment.system.clients)
 
     def store(self):
-        return closing(LedgerStore(self.folder / LEDGER))
+        return closing(Written(self.folder / LEDGER))
+
+    def accounts(self):
+        accounts = accounts_of(self.experiment, self.folder / LEDGER)
+        return closing_of(accounts)
 
     def store_of(self, client):
         return self.paths[client]

@@ -164,7 +164,7 @@ class Federation(RuleBasedStateMachine):
         if client is None:
             self.stop()
         else:
-            self.serve().store.lift(client)
+            self.serve().accounts.journal.lift(client)
 
     @precondition(lambda self: self.t < ROUNDS)
     @rule(
@@ -230,8 +230,8 @@ class Federation(RuleBasedStateMachine):
     def check(self):
         self.serve()
         with self.world.store() as store:
-            rows, self.t = store.clients(), store.settled
-            self.behind |= store.quarantined()
+            rows, self.t = store.clients(), store.t
+            self.behind |= store.state.quarantined
         lied = self.lied.get(self.t, {})
         for client, row in rows.items():
             assert client in self.liars or (row.offences, row.quarantined) == (
@@ -261,7 +261,7 @@ class Federation(RuleBasedStateMachine):
         self.serve()
         for client in self.world.clients:
             self.move(client, "come")
-            self.server.store.lift(client)
+            self.server.accounts.journal.lift(client)
         self.round()
         self.check()
         with self.world.store() as store:

@@ -36,7 +36,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from grids import FakeGrid
 from worlds import World, an_experiment, same_runs
 
-from headgate.books.ledger_store import LEDGER
+from headgate.books.database import LEDGER
 from headgate.flower.buffer_store import store_name
 from headgate.records.writer import commit
 

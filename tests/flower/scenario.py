@@ -48,10 +48,8 @@ def play(folder):
         settled = store.settled
     for t in range(settled, ROUNDS):
         with opened(run) as store:
-            done, lines = (
-                {each.why for each in store.amendments()},
-                statement(store).lines,
-            )
+            found = statement(store)
+            done, lines = {each.why for each in found.amendments}, found.lines
         if t in CHANGES and f"after {t}" not in done:
             amend(run, CHANGES[t], "the tests", f"after {t}")
         if t == REFUND and "refund" not in done:

@@ -2,8 +2,10 @@
 and money to the last bit.
 """
 
+import sqlite3
 from contextlib import closing
 from dataclasses import replace
+from decimal import Decimal
 from itertools import chain, combinations
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -14,79 +16,52 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from worlds import an_experiment
 
-from headgate.books.accounts import replay, reserve
-from headgate.books.ledger_store import ClientRow, LedgerStore, Ordered
-from headgate.books.messages import Receipt
-from headgate.control import Controller, System
-from headgate.control.policies import Headgate
-from headgate.errors import LedgerError
-from headgate.flower.playable import FlowerAccounts
+from headgate.books.database import LEDGER
+from headgate.books.exact import exact
+from headgate.books.in_file import FileTables
+from headgate.books.nouns import OrderState
+from headgate.books.state import Told
+from headgate.books.statement import amend
+from headgate.control import Amendment
+from headgate.errors import LedgerError, SettingError
+from headgate.flower.accounts import FlowerAccounts
+from headgate.flower.messages import Receipt
 
 EVERYBODY = range(3)
+OPEN = []
+"""accounts that a test has opened"""
 
 
 @pytest.fixture
-def store(tmp_path):
-    store = LedgerStore(tmp_path / "ledger.sqlite")
-    yield store
-    store.close()
+def folder(tmp_path):
+    yield tmp_path
+    while OPEN:
+        OPEN.pop().journal.close()
 
 
-def opened(store, policy="both", **more):
-    return FlowerAccounts.of(an_experiment(policy, 6, **more), store)
-
-
-# orders
-
-
-def test_what_open_orders_may_cost_and_what_rounding_may_add_is_set_aside(store):
-    """54 in all: C·T. Three clients may answer apart, and each open order, too."""
-    accounts, unit = opened(store), np.spacing(54.0)
-    play(accounts, [np.array([0.1])], answered=(0, 1))
-    assert store.rounds()[0].reserved == 12 * unit
-    (open_,) = store.outstanding()
-    now = accounts.begin(np.array([2.0]), EVERYBODY)
-    assert store.begun().reserved == 0.1 * open_.ordered + 15 * unit
-    assert [accounts.order(now, client).acknowledged for client in EVERYBODY] == [
-        1,
-        1,
-        0,
-    ]
-
-
-def test_with_an_open_end_it_is_as_much_as_rounding_may_add_by_now(store):
-    accounts = opened(
-        store, run={"rounds": 6, "horizon": "open", "seeds": 1, "policies": ["both"]}
-    )
-    accounts.begin(np.array([0.1]), EVERYBODY)
-    assert store.begun().reserved == 12 * np.spacing(9.0)  # one round's budget
+def opened(folder, policy="both", **more):
+    experiment = an_experiment(policy, 6, **more)
+    accounts = FlowerAccounts.of(experiment, FileTables(folder / LEDGER))
+    OPEN.append(accounts)
+    return accounts
 
 
 # a round that was begun before the server's process ended
 
 
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        (
-            "UPDATE orders SET ordered = ordered + 1 WHERE client = 1",
-            "round 1: client 1 was ordered",
-        ),
-        ("UPDATE rounds SET round = 2", "round 2: was begun after round 0"),
-    ],
-)
-def test_a_begun_round_that_was_changed_is_refused(store, change, reason):
-    opened(store).begin(np.array([2.0]), EVERYBODY)
-    store._db.execute(change)
-    with pytest.raises(LedgerError, match=reason):
-        opened(store).begin(np.array([2.0]), EVERYBODY)
+def test_a_begun_round_that_was_changed_is_refused(folder):
+    opened(folder).begin(np.array([2.0]), EVERYBODY)
+    with closing(sqlite3.connect(folder / LEDGER)) as db, db:
+        db.execute("UPDATE entries SET body = replace(body, '[1,', '[2,')")
+    with pytest.raises(LedgerError, match=r"entry 2 \(begun, round 1, .*was changed"):
+        opened(folder)
 
 
 # answers
 
 
-def test_what_a_client_says_beside_its_samples_is_kept(store):
-    accounts = opened(store)
+def test_what_a_client_says_beside_its_samples_is_kept(folder):
+    accounts = opened(folder)
     now = accounts.begin(np.array([2.0]), EVERYBODY)
     order = accounts.order(now, 0)
     told = Receipt(
@@ -106,29 +81,30 @@ def test_what_a_client_says_beside_its_samples_is_kept(store):
         "the stream is empty",
     )
     done = accounts.settled(now, [accounts.judge(now, order, told)], offences=2)
-    assert done.events == [
+    assert done.body["events"] == [
         (1, 0, "lost", "1 samples of a store that is gone"),
         (1, 0, "short", "the stream is empty"),
     ]
-    assert done.clients == [ClientRow(0, 1, 0, False, 1, 0, 0, 0)]
+    assert done.told == {0: Told(heard=1, lost=1)}
     accounts.commit(done, ("file", "sha256"), {}, None)
     now = accounts.begin(np.array([2.0]), EVERYBODY)
     order = accounts.order(now, 0)
     same = accounts.judge(
         now, order, replace(told, round=2, rounds=(2,), admitted=(0,), note="")
     )
-    assert accounts.settled(now, [same], offences=2).events == []  # told before
+    done = accounts.settled(now, [same], offences=2)
+    assert done.body["events"] == []  # told before
 
 
 # what open orders may have cost, against every way in which clients can have done them
 
 DRAWN = st.tuples(
-    st.integers(1, 6), st.integers(0, 4), st.sampled_from([0.5, 1.0, 2.0, 3.5])
+    st.integers(1, 6), st.integers(0, 4), st.sampled_from(["0.5", "1", "2", "3.5"])
 )
 ORDERS = st.lists(DRAWN, max_size=5).map(
     lambda drawn: [
-        Ordered(t, 0, ordered, min(free, ordered), price)
-        for t, (ordered, free, price) in enumerate(drawn, 1)
+        OrderState(t, 0, "", Decimal(price), asked, min(free, asked))
+        for t, (asked, free, price) in enumerate(drawn, 1)
     ]
 )
 
@@ -140,47 +116,47 @@ def costs(orders):
     for done in chain.from_iterable(
         combinations(orders, size) for size in range(len(orders) + 1)
     ):
-        position, cost = 0, 0.0
+        position, cost = 0, Decimal(0)
         for row in done:
-            admitted = max(row.ordered - position, 0)
+            admitted = max(row.asked - position, 0)
             position += admitted
-            cost += row._replace(admitted=admitted).charge
+            cost += row._replace(delivered=admitted).charged(Decimal(0))
         yield cost
 
 
 @given(ORDERS)
-def test_what_is_set_aside_is_enough_and_no_more_than_all_orders_cost(orders):
-    assert (
-        max(costs(orders)) - 1e-12
-        <= reserve(orders)
-        <= sum(row.price * (row.ordered - row.free) for row in orders)
-    )
-    one_price = [row._replace(price=2.0, free=0) for row in orders]
-    assert reserve(one_price) == max(costs(one_price))
-    assert reserve(
-        [*one_price, *(row._replace(client=1) for row in one_price)]
-    ) == 2 * reserve(one_price)
+def test_what_is_set_aside_is_enough_whatever_clients_have_done(orders):
+    reserved = sum(row.reserved(Decimal(0)) for row in orders)
+    assert max(costs(orders)) <= reserved
 
 
-def test_a_store_is_refused_by_a_controller_with_another_budget(tmp_path):
-    def controller(budget):
-        return Controller(System([3, 4], budget, 10), Headgate())
-
-    first = controller(20.0)
-    for _ in range(2):
-        with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
-            assert replay(store, first).ledger.t == 0
-            store.remember(first.terms, first.system, keeps=True, refusals={})
-    with (
-        closing(LedgerStore(tmp_path / "ledger.sqlite")) as store,
-        pytest.raises(
-            LedgerError,
-            match=(
-                r"ledger.sqlite was opened with budget = 20.0, this controller has 40.0"
-            ),
+def test_a_store_is_refused_by_a_controller_with_another_budget(folder):
+    opened(folder, budget=20.0)
+    with pytest.raises(
+        LedgerError,
+        match=(
+            r"ledger.sqlite was opened with budget = 20.0, this controller has 40.0"
         ),
     ):
-        replay(store, controller(40.0))
+        opened(folder, budget=40.0)
+
+
+def test_terms_of_a_policy_that_does_not_keep_to_its_money_are_not_amended(folder):
+    """Books limits every policy. A run on Flower may have one that spends what it
+    wants.
+    """
+    accounts = opened(folder, "both")
+    before = accounts.journal.last
+    with pytest.raises(
+        SettingError,
+        match=(
+            "the policy does not keep to its money: terms can be amended with one that"
+            " does"
+        ),
+    ):
+        amend(folder, Amendment(money=5.0), "anna", "")
+    accounts.newest()
+    assert accounts.journal.last == before
 
 
 # money to the last bit: answers in part, late, and on orders that overlap
@@ -287,14 +263,15 @@ def test_no_more_than_c_times_t_is_spent_to_the_last_bit(
     experiment = an_experiment("p", rounds, budget=total / rounds, **own)
     with (
         TemporaryDirectory() as folder,
-        closing(LedgerStore(Path(folder) / "ledger.sqlite")) as store,
+        closing(FileTables(Path(folder) / LEDGER)) as tables,
     ):
-        ledger = play(
-            FlowerAccounts.of(experiment, store), [*prices, prices[0]], chance, late
-        )
-        assert store.outstanding() == []
-        assert ledger.spent[0] <= experiment.system.budget * rounds
-        assert ledger.spent[0] == FlowerAccounts.of(experiment, store).ledger.spent[0]
-        charged = sum(row.charge for row in store.orders())
-        assert ledger.spent[0] == pytest.approx(charged, rel=1e-12)
-        assert store.corrections() == []
+        accounts = FlowerAccounts.of(experiment, tables)
+        ledger = play(accounts, [*prices, prices[0]], chance, late)
+        accounts.journal.audit()
+        state = accounts.newest()
+        assert state.orders == {}
+        assert state.spent <= exact(experiment.system.money(rounds))
+        again = FlowerAccounts.of(experiment, tables).ledger
+        assert ledger.spent[0] == again.spent[0]
+        assert ledger.spent[0] == pytest.approx(float(state.spent), rel=1e-12)
+        assert not any(order.beyond for order in tables.orders())

@@ -13,7 +13,6 @@ from worlds import World, an_experiment
 from headgate.books.statement import amend, opened, statement
 from headgate.control import Amendment
 from headgate.flower import ENVIRONMENT
-from headgate.flower.playable import FlowerAccounts
 
 
 def test_a_run_takes_up_another_horizon_with_its_next_round(tmp_path):
@@ -42,8 +41,11 @@ def test_everything_changes_and_ten_kills_later_ledger_stores_and_statement_agre
     run = tmp_path / "run"
     with opened(run) as store:
         found = statement(store)
-        assert found.spent == store.spent()
-        ledger, rows = FlowerAccounts.of(scenario.made(), store).ledger, store.clients()
+        assert found.spent == store.state.spent
+        rows = store.clients()
+    world = World(tmp_path, scenario.made())
+    with world.accounts() as accounts:
+        ledger = accounts.ledger
     assert found.rounds == scenario.ROUNDS
     assert found.approved == Decimal("509.75")
     assert 0.9 * 509.75 < found.spent <= 509.75
@@ -58,7 +60,6 @@ def test_everything_changes_and_ten_kills_later_ledger_stores_and_statement_agre
     ]
     assert found.system.amended.left == (1,)
     assert rows[0].erased == 2
-    world = World(tmp_path, scenario.made())
     for client in (0, 2, 3, 4, 5):
         done = world.admitted_by(client)
         delivered = {

@@ -24,7 +24,8 @@ from grids import FakeGrid, Node
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.books.ledger_store import LEDGER, LedgerStore
+from headgate.books.database import LEDGER
+from headgate.books.in_file import FileTables
 from headgate.errors import DataError
 from headgate.experiment import load
 from headgate.flower import ENVIRONMENT
@@ -267,8 +268,8 @@ def test_the_readme_s_parts_of_one_s_own_work(tmp_path, monkeypatch, forgets_mod
         == "headgate"
     )
     store = BufferStore(tmp_path / "store" / "client-00000.sqlite", 0)
-    with closing(LedgerStore(run.path / LEDGER)) as ledger, closing(store):
-        held = store.positions(ledger.experiment)
+    with closing(FileTables(run.path / LEDGER)) as ledger, closing(store):
+        held = store.positions(ledger.account)
     assert held == list(range(len(held))) != []
 
 

@@ -23,7 +23,6 @@ from flwr.serverapp.strategy import FedAvg
 from grids import FakeGrid, Node
 from worlds import World, an_experiment, start
 
-from headgate.books.messages import RECORD, Order, to_wire
 from headgate.errors import HeadgateError, SettingError
 from headgate.flower import (
     AdmissionStrategy,
@@ -38,6 +37,7 @@ from headgate.flower import (
 from headgate.flower.buffer_store import BufferStore, store_name
 from headgate.flower.client import HeldSamples
 from headgate.flower.keys import bind_key, make_key
+from headgate.flower.messages import RECORD, Order, to_wire
 from headgate.flower.sources import (
     Batch,
     CallableSource,
@@ -730,7 +730,7 @@ class Run(World):
 
     def on_disk(self):
         with self.store() as store:
-            books = [*store.rounds(), store.begun(), *store.events(), store.initial()]
+            books = [*store.journal.tables.entries(), store.initial()]
         return repr(books), sorted(
             path.name for path in (self.folder / "run").rglob("*")
         )
@@ -928,12 +928,10 @@ def test_an_evaluation_that_is_no_number_ends_no_run_and_is_in_no_row(tmp_path, 
     world.play(evaluate_fn=judged)
     events = {event.round: event.reason for event in world.events("not evaluated")}
     with world.store() as store:
-        stored = [
-            row
-            for (row,) in store._db.execute("SELECT metrics FROM rounds ORDER BY round")
-        ]
+        settled = store.journal.tables.of_kinds("settled")
+        stored = [json.loads(each.body, parse_constant=pytest.fail) for each in settled]
     for t, (kind, (value, plain)) in enumerate(given, 1):
-        row = json.loads(stored[t - 1], parse_constant=pytest.fail)
+        row = stored[t - 1]["notes"]["metrics"]
         assert row["test_accuracy"] == (plain if kind in right else None), kind
         assert (t in events) == (kind not in right and value is not None), kind
         if t in events:

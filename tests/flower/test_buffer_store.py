@@ -6,10 +6,10 @@ from contextlib import closing
 import numpy as np
 import pytest
 
-from headgate.books.messages import Order
 from headgate.control.retention import Retention
 from headgate.errors import DataError
 from headgate.flower.buffer_store import BufferStore
+from headgate.flower.messages import Order
 from headgate.flower.rules import stated
 from headgate.flower.sources import CallableSource, Sample, pack
 
@@ -120,12 +120,12 @@ def test_a_file_belongs_to_one_client_and_one_format(tmp_path):
     (tmp_path / "text").write_text("nothing like it" * 100)
     with pytest.raises(DataError, match="is not a file of headgate buffer 3"):
         BufferStore(tmp_path / "text", 0)
-    from headgate.books.ledger_store import LedgerStore
+    from headgate.books.in_file import FileTables
 
-    LedgerStore(tmp_path / "ledger").close()
+    FileTables(tmp_path / "ledger").close()
     with pytest.raises(
         DataError,
-        match=r"holds headgate ledger store [\d.]+, expected headgate buffer 3",
+        match=r"holds headgate ledger 4, expected headgate buffer 3",
     ):
         BufferStore(tmp_path / "ledger", 0)
 

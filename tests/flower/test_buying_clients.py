@@ -9,13 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from headgate.books.messages import Order
 from headgate.control.policies import Headgate
 from headgate.control.scores import Scores
 from headgate.control.selection import Selection
 from headgate.errors import DataError, HeadgateError, SettingError
 from headgate.experiment import load
 from headgate.flower.buffer_store import BufferStore
+from headgate.flower.messages import Order
 from headgate.flower.playable import check_playable
 from headgate.flower.rules import choice_of
 from headgate.flower.sources import CallableSource, Sample

@@ -94,14 +94,14 @@ def sent_its_update(deployment, client):
 def charged(books, t):
     """In words, what the clients' books and the server's say of a round."""
     rows = books.orders(t)
-    late = [row for row in rows if row.learned not in (t, None)]
+    late = [row for row in rows if row.answered not in (t, None)]
     told = [
-        f"those of client {row.client} in round {row.learned}, at the price of"
+        f"those of client {row.client} in round {row.answered}, at the price of"
         f" round {t}"
         for row in late
     ]
     bought = sum(books.admitted_by(client).get(t, 0) for client in books.clients)
-    paid = sum(row.admitted or 0 for row in rows)
+    paid = sum(row.delivered for row in rows)
     return f"round {t}: {bought} samples bought, {paid} charged" + (
         f", {' and '.join(told)}" if told else ""
     )
@@ -244,10 +244,10 @@ def test_services_are_killed_and_everything_adds_up(killed):
         "supernode-1: ended (137)"
         in (deployment.folder / "supernode-1.log").read_text()
     )
-    assert all(sum(row.admitted for row in books.orders(t)) > 0 for t in range(1, 4)), (
-        "every round admits something"
-    )
-    assert {row.client: row.learned for row in books.orders(1)}[1] > 1, (
+    assert all(
+        sum(row.delivered for row in books.orders(t)) > 0 for t in range(1, 4)
+    ), "every round admits something"
+    assert {row.client: row.answered for row in books.orders(1)}[1] > 1, (
         "bought before the kill, told after it"
     )
     write_row(

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from worlds import World, an_experiment
 
-from headgate.books.ledger_store import LEDGER, LedgerStore
+from headgate.books.database import LEDGER
+from headgate.books.in_file import FileTables
 from headgate.errors import DataError
 from headgate.flower import run_folder
 from headgate.flower.buffer_store import BufferStore
@@ -35,7 +36,7 @@ def mode(path):
 def test_buffers_and_ledger_are_their_owners_alone(tmp_path, usual_umask):
     world = World(tmp_path, an_experiment("fifo", 1))
     with closing(world.strategy()) as strategy:
-        strategy.store.note([])
+        strategy.accounts.note([])
         assert mode(tmp_path / "run") == 0o700
         assert {mode(path) for path in (tmp_path / "run").glob(f"{LEDGER}*")} == {0o600}
     assert world.play()
@@ -119,10 +120,10 @@ def test_a_run_whose_disk_fills_up_says_so_and_goes_on(tmp_path):
 def test_what_sqlite_says_is_told_apart(name, tmp_path):
     error = sqlite3.OperationalError("as SQLite says")
     error.sqlite_errorname = f"SQLITE_{name}"
-    foreign, damaged = "is not a file of headgate ledger store 3", "is damaged"
+    foreign, damaged = "is not a file of headgate ledger 4", "is damaged"
     reason = {"NOTADB": foreign, "CORRUPT": damaged}.get(name, "cannot be written")
     with (
-        closing(LedgerStore(tmp_path / "ledger.sqlite")) as store,
+        closing(FileTables(tmp_path / "ledger.sqlite")) as store,
         pytest.raises(DataError, match=reason),
         store.transaction(),
     ):
@@ -138,7 +139,7 @@ def test_a_store_that_cannot_be_opened_leaves_no_file_open(tmp_path, monkeypatch
 
     monkeypatch.setattr("headgate.books.durable.Durable.meta", fails)
     kept = []
-    for make in (LedgerStore, lambda path: BufferStore(path, 0)):
+    for make in (FileTables, lambda path: BufferStore(path, 0)):
         try:
             make(tmp_path / "store.sqlite")
         except DataError as error:

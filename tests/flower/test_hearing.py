@@ -3,14 +3,12 @@ alone, and checked as a stranger's.
 """
 
 import numpy as np
-import pytest
 from flwr.app import MetricRecord
 from worlds import World, an_experiment
 
-from headgate.books.messages import RECORD, Order
-from headgate.errors import LedgerError
 from headgate.flower.buffer_store import HeldSample
 from headgate.flower.client import HeldSamples
+from headgate.flower.messages import RECORD, Order
 from headgate.records.reader import RunFolder
 
 ORDER = Order("e", 3, 0, 5, 7, 0, 0, 2, True)
@@ -81,18 +79,6 @@ def test_a_loss_below_nothing_is_an_offence_and_nothing_of_it_counts(tmp_path):
     assert [(event.client, event.reason) for event in world.events("rejected")] == [
         (0, "held_loss = -1: must be 0 or more")
     ]
-
-
-def test_damaged_losses_in_the_store_are_refused(tmp_path):
-    world = listening(tmp_path, [{"new_loss": 2.0}] * 3, rounds=2)
-    world.play()
-    with world.store() as store:
-        store._db.execute("UPDATE losses SET losses = x'00' WHERE round = 1")
-        store._db.commit()
-        with pytest.raises(
-            LedgerError, match="losses of a round are not 2 for each client"
-        ):
-            store.losses()
 
 
 def test_a_client_tells_the_means_of_what_it_has():

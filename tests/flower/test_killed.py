@@ -58,10 +58,8 @@ def test_no_statement_and_no_file_is_a_wrong_moment_to_be_killed(tmp_path, which
         "COMMIT",
     ]
     of_server = [
-        "INSERT INTO rounds",
+        "INSERT INTO entries",
         "INSERT INTO orders",
-        "UPDATE orders SET",
-        "UPDATE rounds SET",
         "00000001.safetensors",
     ]
     assert [point for point in of_client + of_server if point not in points] == []

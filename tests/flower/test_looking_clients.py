@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from grids import FakeGrid, Node
 
-from headgate.books.messages import Order
 from headgate.control import Scores
 from headgate.errors import SettingError
 from headgate.flower.buffer_store import BufferStore
+from headgate.flower.messages import Order
 from headgate.flower.recipe import recipe_client, task_of
 from headgate.flower.rounds import Discipline
 from headgate.flower.sources import CallableSource, Sample

@@ -127,7 +127,7 @@ def test_one_client_alone_cannot_say_that_the_ledger_is_old(tmp_path):
 @pytest.mark.parametrize(
     "planted",
     [
-        "TRIGGER t AFTER INSERT ON events BEGIN DELETE FROM orders; END",
+        "TRIGGER t AFTER INSERT ON entries BEGIN DELETE FROM orders; END",
         "VIEW v AS SELECT 1",
     ],
 )

@@ -9,12 +9,11 @@ import numpy as np
 import pytest
 from grids import FakeGrid, Node
 from simulated import OWN
-from worlds import World
+from worlds import World, accounts_of
 
-from headgate.books.ledger_store import LEDGER, LedgerStore
+from headgate.books.database import LEDGER
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.parameters import read_parameters
-from headgate.flower.playable import FlowerAccounts
 from headgate.flower.recipe import recipe_client, task_of
 from headgate.flower.rounds import Discipline
 from headgate.flower.run_folder import PARAMETERS
@@ -89,8 +88,8 @@ def assert_same(task, folder, stores):
             told = [np.array(row.pop(name), dtype=np.float64) for row in (mine, theirs)]
             np.testing.assert_allclose(*told, rtol=1e-9)
         assert mine == theirs
-    with closing(LedgerStore(folder / LEDGER)) as store:
-        accounts = FlowerAccounts.of(task.experiment, store)
+    accounts = accounts_of(task.experiment, folder / LEDGER)
+    with closing(accounts.journal) as journal:
         (policy,) = task.experiment.policies.values()
         knows = policy.retention(
             task.experiment.system
@@ -108,16 +107,16 @@ def assert_same(task, folder, stores):
             assert np.array_equal(
                 getattr(accounts.ledger, name), getattr(ledger, name)
             ), name
-        ordered = {(row.round, row.client): row.admitted for row in store.orders()}
-        assert sum(ordered.values()) == ledger.admitted.sum()
+        delivered = [order.delivered for order in journal.tables.orders()]
+        assert sum(delivered) == ledger.admitted.sum()
         for m in range(task.experiment.system.clients):
             with closing(BufferStore(stores / f"client-{m:05d}.sqlite", m)) as buffer:
-                held = buffer.held(store.experiment)
+                held = buffer.held(accounts.name)
             positions = World.held(ledger, m)
             numbers = numbers_of(simulation, m, np.array(positions, np.int64))
             assert [sample.position for sample in held] == positions
             assert [int(sample.key) for sample in held] == numbers.tolist()
-        last = store.rounds()[-1]
+        last = accounts.rounds()[-1]
     model = read_parameters(folder / PARAMETERS, last.parameters, last.sha256)[0]
     flat = np.concatenate(
         [model[name].ravel() for name, _ in task.model().named_parameters()]

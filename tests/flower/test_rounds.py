@@ -2,6 +2,7 @@
 answers is, and restarts.
 """
 
+import sqlite3
 from contextlib import closing
 
 import numpy as np
@@ -9,11 +10,10 @@ import pytest
 from grids import FakeGrid, Node
 from worlds import World, an_experiment, counting_app, start
 
-from headgate.books.ledger_store import LedgerStore
+from headgate.books.database import LEDGER
 from headgate.control.policies import Headgate
 from headgate.control.retention import Reservoir
 from headgate.errors import DataError, LedgerError, SettingError
-from headgate.flower.playable import FlowerAccounts
 from headgate.flower.roster import Roster
 from headgate.flower.rounds import Discipline
 from headgate.flower.strategy import AdmissionStrategy
@@ -115,7 +115,10 @@ def test_nobody_is_waited_for_for_ever_and_silent_nodes_are_asked_less_and_less(
 ):
     waits = []
     monkeypatch.setattr("time.sleep", waits.append)
-    with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
+    world = World(tmp_path, an_experiment("fifo", 2))
+    world.play(until=0)
+    waits.clear()
+    with world.store() as store:
 
         def silent(message, context):
             raise RuntimeError
@@ -235,18 +238,15 @@ def test_a_ledger_that_was_changed_is_refused_with_its_round(tmp_path):
     world = World(tmp_path, an_experiment("fifo", 4))
     world.play(3)
     for change, reason in {
-        "UPDATE rounds SET debt = debt + 1 WHERE round = 2": "round 2: Z is",
-        "UPDATE rounds SET debt = debt - 1, spent = spent + 1 WHERE round = 2": (
-            "round 2: spend is"
+        "UPDATE orders SET price = '9.5' WHERE round = 1 AND client = 0": (
+            "order of round 1, client 0: price is 9.5"
         ),
-        (
-            "UPDATE rounds SET spent = spent - 1;"
-            "UPDATE orders SET ordered = ordered + 1 WHERE round = 1"
-        ): "round 1: client 0 was",
-        "DELETE FROM rounds WHERE round = 1": "round 1: is missing",
+        "UPDATE entries SET body = replace(body, '1.', '2.') WHERE kind = 'begun'": (
+            r"entry 6 \(begun, round 3, .*\) was changed after it was written"
+        ),
+        "DELETE FROM entries WHERE number = 3": "entry 3 is missing",
     }.items():
-        with world.store() as store:
-            for statement in change.split(";"):
-                store._db.execute(statement)
-            with pytest.raises(LedgerError, match=reason):
-                FlowerAccounts.of(world.experiment, store)
+        with closing(sqlite3.connect(tmp_path / "run" / LEDGER)) as db, db:
+            db.execute(change)
+        with pytest.raises(LedgerError, match=reason), world.accounts():
+            pass

@@ -25,7 +25,7 @@ from flwr.supercore.inflatable.inflatable_object import (
 from flwr.superlink.grid import HttpGrid
 from grids import SERVER, FakeGrid
 
-from headgate.books.messages import RECORD
+from headgate.flower.messages import RECORD
 from headgate.flower.roster import guarded
 
 HOSTILE = [

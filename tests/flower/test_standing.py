@@ -4,23 +4,23 @@ honest answer is believed after any lie.
 
 import json
 from contextlib import closing
+from decimal import Decimal
 
 import numpy as np
 import pytest
 from hostile import says_it_did_nothing, with_arrays, with_receipt
 from worlds import World, an_experiment
 
-from headgate.books.accounts import closings
-from headgate.books.ledger_store import LedgerStore, Ordered
-from headgate.books.messages import Order, Receipt
-from headgate.errors import DataError
+from headgate.books.nouns import OrderState
+from headgate.books.receipts import deliveries
+from headgate.errors import LedgerError
 from headgate.flower.rounds import Discipline
 from headgate.records.reader import RunFolder
 
 
-def test_a_client_that_hid_what_it_admitted_is_believed_when_it_tells(tmp_path):
-    """Round 1: it admits three samples and says none. Round 2: an honest answer,
-    charged at the prices of both rounds.
+def test_what_a_client_hid_is_recorded_when_it_tells_and_not_paid_for(tmp_path):
+    """Round 1: it admits three samples and says none, which closes the order. Round 2:
+    an honest answer, which is believed.
     """
     prices = {1: 1.0, 2: 4.0, 3: 2.0}
     world = World(tmp_path, an_experiment("both", 3), prices=prices.get)
@@ -31,61 +31,46 @@ def test_a_client_that_hid_what_it_admitted_is_believed_when_it_tells(tmp_path):
     world.play(1)
     assert world.outstanding() == []  # nothing contradicts it
     first = next(row for row in world.orders(1) if row.client == 0)
-    assert (first.admitted, world.row(0).offences) == (0, 0)
+    assert (first.delivered, first.cancelled) == (0, first.asked)
+    assert world.row(0).offences == 0
     hidden = sum(world.admitted_by(0).values())
-    assert hidden == first.ordered > 0
+    assert hidden == first.asked > 0
     world.play(2)
-    ledger = world.audit()
-    with world.store() as store:
-        (row,) = store.corrections()
-        assert (row.round, row.client, row.admitted, row.learned, row.charge) == (
-            1,
-            0,
-            hidden,
-            2,
-            1.0 * hidden,
-        )
-        assert store.clients()[0].offences == 0
-        charged = sum(row.charge for row in (*store.orders(), *store.corrections()))
-        assert ledger.spent[0] == charged
-    (event,) = world.events("corrected")
-    assert (
-        event.reason
-        == f"{hidden} samples of round 1 that it had not reported, {hidden:g} in all"
-    )
+    world.audit()
+    (row,) = (row for row in world.orders() if row.beyond)
+    assert (row.round, row.client, row.beyond, row.bought) == (1, 0, hidden, 0)
+    assert world.row(0).offences == 0
+    (event,) = world.events("beyond")
+    given_up = f"{hidden} samples of round 1, which had been given up: not charged"
+    assert event.reason == given_up
     world.play()
     world.audit()
     assert world.events("rejected", "quarantined") == []
 
 
-def an_answer(t, rounds, admitted, position):
-    return Receipt("e", t, 0, rounds, admitted, position, 0, 0, False, 0, 0, 0, 0, "")
+def an_order(t, asked, delivered=0, cancelled=0):
+    return OrderState(t, 0, "2026-11-19", Decimal(2), asked, 0, delivered, cancelled)
 
 
-def test_orders_that_overlap_are_not_corrected_beyond_where_they_went(tmp_path):
+def test_orders_that_overlap_are_not_paid_beyond_where_they_went():
     """Ordered five and, unheard, eight: five and three are admitted. Nobody can be paid
     for eight more on the second.
     """
-    past = {1: Ordered(1, 0, 5, 0, 2.0, 5, 2), 2: Ordered(2, 0, 8, 0, 3.0, 3, 2)}
-    with closing(LedgerStore(tmp_path / "ledger.sqlite")) as store:
-        with store.transaction():
-            for row in past.values():
-                store._db.execute(
-                    "INSERT INTO orders VALUES (?, ?, ?, ?, ?, ?, ?)", row[:7]
-                )
-        assert store.closed(0, [1, 2]) == past
-        lasts = store.lasts(past.values())
-        assert lasts == {1: 5, 2: 8}
-        assert store.lasts([Ordered(3, 0, 4, 0, 1.0)]) == {3: 12}
-    order = Order("e", 3, 0, 8, 8, 0, 0, 2, True)
-    assert closings(an_answer(3, (1, 2, 3), (5, 3, 0), 8), order, {}, past, lasts) == (
-        [],
-        [],
-    )
+    first, second = an_order(1, 5), an_order(2, 8)
+    found = deliveries({1: 5, 2: 3, 3: 0}, {1: first, 2: second})
+    assert [(each.round, each.delivered, each.cancelled) for each in found] == [
+        (1, 5, 0),
+        (2, 3, 5),
+    ]
     with pytest.raises(
-        DataError, match="admitted 8 samples in round 2, 3 of 8 ordered ones were left"
+        LedgerError, match="admitted 8 samples in round 2, 3 of 8 ordered ones were"
     ):
-        closings(an_answer(3, (2, 3), (8, 0), 13), order, {}, past, lasts)
+        deliveries({1: 5, 2: 8}, {1: first, 2: second})
+
+
+def test_an_answer_takes_nothing_back():
+    with pytest.raises(LedgerError, match="takes back 2 samples that it reported"):
+        deliveries({1: 3}, {1: an_order(1, 5, delivered=5)})
 
 
 def caught(tmp_path, tamper, rounds=6):
@@ -111,23 +96,16 @@ def test_what_a_client_admitted_is_charged_at_its_quarantine_where_its_report_ag
     world.audit()
     assert world.outstanding() == []
     own = [row for row in world.orders() if row.client == 1]
-    assert {row.round: row.admitted for row in own} == world.admitted_by(1)
-    assert {row.learned for row in own} == {2}
-    assert not any(world.row(1)[4:])
-    assert world.events("released") == []
+    assert {row.round: row.delivered for row in own} == world.admitted_by(1)
+    assert {row.answered for row in own} == {2}
+    assert not any(world.row(1)[5:])
 
 
-def test_unknown_orders_are_released_at_quarantine_and_charged_later(
-    tmp_path,
-):
+def test_unknown_orders_are_cancelled_at_quarantine_and_recorded_later(tmp_path):
     world = caught(tmp_path, with_receipt(position=99))
     ordered = [row for row in world.orders() if row.client == 1]
-    (event,) = world.events("released")
-    assert (
-        event.reason
-        == f"{sum(row.ordered for row in ordered)} samples ordered in rounds 1, 2"
-    )
-    assert all(row.admitted == 0 for row in ordered)
+    assert ordered
+    assert all(row.cancelled == row.asked for row in ordered)
     assert world.row(1).quarantined
     assert not [row for row in world.outstanding() if row.client == 1]
     world.play(3)
@@ -137,30 +115,23 @@ def test_unknown_orders_are_released_at_quarantine_and_charged_later(
         world.store() as store,
     ):  # also while a server plays the run
         assert store.lift(1)
-    offences = world.events("rejected", "quarantined", "released", "lifted")
+    offences = world.events("rejected", "quarantined", "lifted")
     assert [event.kind for event in offences] == [
         "rejected",
         "rejected",
         "quarantined",
-        "released",
         "lifted",
     ]
     world.play(4)
     world.audit()
-    admissions = world.admitted_by(1)
-    with world.store() as store:
-        corrected = {
-            row.round: (row.client, row.price, row.admitted)
-            for row in store.corrections()
-        }
-    assert corrected == {
-        t: (1, float(t), admissions[t]) for t in (1, 2) if admissions[t]
-    }
-    assert world.row(1)[:4] == (1, 4, 0, False)
-    paid = [row.admitted for row in world.orders() if row.client == 1] + [
-        admitted for *_, admitted in corrected.values()
-    ]
-    assert sum(paid) == sum(admissions.values())
+    admissions, orders = world.admitted_by(1), world.orders()
+    beyond = {row.round: row.beyond for row in orders if row.client == 1}
+    for t in (1, 2):
+        assert beyond.get(t, 0) == admissions[t]
+    row = world.row(1)
+    assert (row.heard, row.offences, row.quarantined) == (4, 0, False)
+    told = [row.delivered + row.beyond for row in orders if row.client == 1]
+    assert sum(told) == sum(admissions.values())
 
 
 def test_a_command_shows_clients_and_offences(tmp_path, headgate):
@@ -176,7 +147,7 @@ def test_a_command_shows_clients_and_offences(tmp_path, headgate):
     assert (state["refused"], state["quarantined"]) == (2, 1)
     table, _ = headgate(*command, run)
     assert "True" in table
-    assert "round 2, client 1: quarantined: after 2 offences" in table
+    assert "round 2, client 1: quarantined: after too many offences" in table
     assert "\x1b" not in table
     assert "[red]" in table, "what a client said is shown as it is, not as markup"
     assert (

@@ -3,6 +3,7 @@ rejected with its reason.
 """
 
 from contextlib import nullcontext
+from decimal import Decimal
 
 import numpy as np
 import pytest
@@ -14,10 +15,11 @@ from hypothesis import strategies as st
 from numpy.lib import format as npy
 from worlds import World, an_experiment
 
-from headgate.books.accounts import check_held, closings
-from headgate.books.ledger_store import Ordered
-from headgate.books.messages import Identity, Order, Receipt, from_wire, to_wire
-from headgate.errors import DataError
+from headgate.books.nouns import OrderState
+from headgate.books.receipts import deliveries
+from headgate.errors import DataError, LedgerError
+from headgate.flower.accounts import check_held
+from headgate.flower.messages import Identity, Order, Receipt, from_wire, to_wire
 from headgate.flower.rounds import (
     Discipline,
     check_update,
@@ -271,97 +273,41 @@ def test_what_a_client_holds_and_did_must_be_what_was_ordered(
 # samples on orders
 
 
-def test_an_open_order_that_an_answer_says_nothing_of_is_closed_with_nothing():
+def an_order(t, asked, delivered=0, cancelled=0, beyond=0):
+    counts = 0, delivered, cancelled, 0, beyond
+    return OrderState(t, 0, "2026-11-19", Decimal(t), asked, *counts)
+
+
+def of(*orders):
+    return {order.round: order for order in orders}
+
+
+def test_an_open_order_that_an_answer_says_nothing_of_is_cancelled():
     """A client ignores orders older than its last, so nothing was admitted on it."""
-    order, unheard = (
-        Order("e", 2, 0, 0, 5, 0, 0, 0, True),
-        {1: Ordered(1, 0, 3, 0, 1.0), 2: Ordered(2, 0, 5, 0, 1.0)},
-    )
-    told = Receipt("e", 2, 0, (2,), (2,), 2, 2, 0, False, 0, 0, 0, 0, "")
-    found = closings(told, order, unheard, {}, {})
-    assert [(row.round, row.admitted, row.learned) for row in found.closed] == [
-        (1, 0, 2),
-        (2, 2, 2),
-    ]
-    assert (found.corrected, found.admitted) == ([], 2)
-
-
-def settled(rounds, past, known, position):
-    """What an answer in round 9 settles that tells of {round: admitted}; `known` are
-    the samples that the server knew of.
-    """
-    rounds = {**rounds, 9: 0}
-    told = Receipt(
-        "e",
-        9,
-        0,
-        tuple(rounds),
-        tuple(rounds.values()),
-        position,
-        position,
-        0,
-        False,
-        0,
-        0,
-        0,
-        0,
-        "",
-    )
-    rows = {row.round: row for row in past}
-    return closings(
-        told,
-        Order("e", 9, 0, known, 100, 0, 0, 0, True),
-        {},
-        rows,
-        dict.fromkeys(rows, 100),
-    )
-
-
-def closed_order(t, admitted, free=0):
-    return Ordered(t, 0, 5, free, float(t), admitted, t)
+    found = deliveries({2: 2}, of(an_order(1, 3), an_order(2, 5)))
+    assert [each[:4] for each in found] == [(0, (), 3, {}), (2, (), 3, {})]
+    assert [each.round for each in found] == [1, 2]
 
 
 @pytest.mark.parametrize(
-    ("rounds", "past", "known", "position", "corrected"),
+    ("admitted", "orders", "found"),
     [
-        # more than was known is charged on the order that it was admitted on
-        (
-            {1: 2, 2: 3},
-            [closed_order(1, 1), closed_order(2, 1)],
-            2,
-            5,
-            [(1, 1, 0, 1.0), (2, 2, 0, 4.0)],
-        ),
-        # no more is charged than a client has admitted in all
-        (
-            {1: 2, 2: 2, 3: 0},
-            [closed_order(1, 1), closed_order(2, 1), closed_order(3, 1)],
-            3,
-            4,
-            [(1, 1, 0, 1.0)],
-        ),
-        # what was free on an order is free once
-        (
-            {1: 3, 2: 3},
-            [closed_order(1, 2, free=2), closed_order(2, 1, free=2)],
-            3,
-            6,
-            [(1, 1, 0, 1.0), (2, 2, 1, 2.0)],
-        ),
+        # more than was known arrives on the order that it was admitted on
+        ({1: 2, 2: 3}, of(an_order(1, 5, 1, 4), an_order(2, 5, 1, 4)), {1: 1, 2: 2}),
+        # what was told before, beyond the order too, is told once
+        ({1: 3, 2: 0}, of(an_order(1, 5, 1, 4, 2), an_order(2, 5)), {1: 0, 2: 0}),
+        # an order that was cancelled leaves no room for more than was ordered
+        ({1: 5}, of(an_order(1, 5, 0, 5)), {1: 5}),
     ],
 )
-def test_samples_that_were_not_told_of_are_charged_on_closed_orders(
-    rounds, past, known, position, corrected
-):
-    found = settled(rounds, past, known, position).corrected
-    assert [
-        (row.round, row.admitted, row.free, row.charge) for row in found
-    ] == corrected
-    assert all(row.ordered == row.admitted for row in found)
+def test_samples_that_were_not_told_of_arrive_on_their_orders(admitted, orders, found):
+    delivered = deliveries(admitted, orders)
+    assert {each.round: each.delivered for each in delivered} == found
 
 
 def test_no_order_goes_beyond_its_last_sample():
     with pytest.raises(
-        DataError, match="admitted 1 samples in round 3, 0 of 0 ordered ones were left"
+        LedgerError,
+        match="admitted 1 samples in round 3, 0 of 0 ordered ones were left",
     ):
-        settled({3: 1}, [], 0, 1)
+        deliveries({3: 1}, {})

@@ -10,7 +10,6 @@ from grids import Node
 from worlds import POLICIES, World, an_experiment, counting_app
 
 from headgate.flower import erase
-from headgate.flower.playable import FlowerAccounts
 from headgate.flower.rounds import Discipline
 from headgate.records.reader import RunFolder
 
@@ -29,14 +28,12 @@ def test_an_erased_sample_is_reported_and_not_punished(tmp_path, policy):
     world.play(4)
     (event,) = world.events("withdrawn")
     assert (event.round, event.client, event.reason) == (4, 2, "1 samples that it held")
-    with world.buffer(2) as buffer, world.store() as store:
-        held = len(buffer.positions(store.experiment))
-        accounts = FlowerAccounts.of(world.experiment, store)
-        assert (
-            accounts.client(2).withdrawn == accounts.ledger.occupancy[0, 2] - held == 1
-        )
+    with world.buffer(2) as buffer, world.accounts() as store:
+        held = len(buffer.positions(store.name))
+        told = store.newest().told[2]
+        assert told.withdrawn == store.ledger.occupancy[0, 2] - held == 1
         assert store.rounds()[-1].clients["held"][2] == held
-        assert store.rounds()[-1].metrics["n"] == accounts.ledger.occupancy.sum() - 1
+        assert store.rounds()[-1].metrics["n"] == store.ledger.occupancy.sum() - 1
     world.play()
     assert world.events("rejected", "quarantined", "failed") == []
 

@@ -3,8 +3,9 @@ nothing is lost or paid for twice.
 """
 
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -12,13 +13,15 @@ from flwr.app import Array, ArrayRecord, Message, MetricRecord, RecordDict
 from flwr.clientapp import ClientApp
 from grids import FakeGrid, Node, ServerDied
 
-from headgate.books.ledger_store import LEDGER, LedgerStore
+from headgate.books.database import LEDGER
+from headgate.books.in_file import FileTables
+from headgate.books.journal import Journal
 from headgate.control import Retention
 from headgate.control.types import Contents
 from headgate.experiment import build
+from headgate.flower.accounts import FlowerAccounts
 from headgate.flower.buffer_store import BufferStore
 from headgate.flower.client import headgate_client
-from headgate.flower.playable import FlowerAccounts
 from headgate.flower.rounds import Discipline
 from headgate.flower.sources import CallableSource, Sample, pack
 from headgate.flower.strategy import AdmissionStrategy
@@ -116,6 +119,52 @@ def counting_app(
     return app
 
 
+class Written(FlowerAccounts):
+    """What is written in the ledger of a run, for whoever knows no policy."""
+
+    def __init__(self, path, writes=True):
+        super().__init__(Journal(FileTables(path, writes)), "", {})
+
+    state = property(lambda self: self.newest())
+
+    def orders(self, t=None):
+        found = list(self.journal.tables.orders())
+        return [order for order in found if t in (None, order.round)]
+
+    def outstanding(self):
+        return [order for order in self.orders() if order.under_way]
+
+    def beyond(self):
+        return [order for order in self.orders() if order.beyond]
+
+    def clients(self):
+        return self.journal.clients()
+
+    def events(self):
+        return self.journal.events()
+
+    def lift(self, client):
+        return self.journal.lift(client)
+
+    def close(self):
+        self.journal.close()
+
+
+def accounts_of(experiment, path):
+    """The accounts, which are replayed, to be closed."""
+    accounts = FlowerAccounts.of(experiment, FileTables(path))
+    accounts.journal.audit()
+    return accounts
+
+
+@contextmanager
+def closing_of(accounts):
+    try:
+        yield accounts
+    finally:
+        accounts.journal.close()
+
+
 class World:
     """The federation of an experiment, in a folder."""
 
@@ -149,7 +198,12 @@ class World:
         )
 
     def store(self):
-        return closing(LedgerStore(self.folder / "run" / LEDGER))
+        return closing(Written(self.folder / "run" / LEDGER))
+
+    def accounts(self):
+        """The accounts of a new server process."""
+        accounts = accounts_of(self.experiment, self.folder / "run" / LEDGER)
+        return closing_of(accounts)
 
     def store_of(self, client):
         return self.folder / "stores" / f"client-{client:05d}.sqlite"
@@ -166,7 +220,7 @@ class World:
     def name(self):
         """The experiment's, in the stores."""
         with self.store() as store:
-            return store.experiment
+            return store.name
 
     def orders(self, t=None):
         with self.store() as store:
@@ -202,16 +256,10 @@ class World:
         `behind` are clients that have hidden what they did, `forgetful` ones have lost
         their file, and `gone` is what such files said: client → round → samples.
         """
-        with self.store() as store:
-            accounts = FlowerAccounts.of(
-                self.experiment, store
-            )  # the replay, which must agree with what was recorded
-            ledger, name, limit = (
-                accounts.ledger,
-                store.experiment,
-                accounts.controller.buffers.limit,
-            )
-            owing, rows, settled = 0.0, store.clients(), store.begun() is None
+        with self.accounts() as accounts, self.store() as store:
+            ledger, name = accounts.ledger, store.name
+            limit = accounts.course.controller.buffers.limit
+            owing, rows, settled = 0.0, store.clients(), store.state.open is None
             for m in self.clients:
                 orders = {row.round: row for row in store.orders() if row.client == m}
                 with self.buffer(m) as buffer:
@@ -231,37 +279,41 @@ class World:
                     m not in behind and m not in forgetful,
                 )
                 for t, admitted in done.items():
-                    ordered = (
-                        orders[t].ordered if t in orders else 0
+                    asked = (
+                        orders[t].asked if t in orders else 0
                     )  # a store that is lost amid a round may buy for it again
-                    assert admitted <= ordered or m in forgetful, (
+                    assert admitted <= asked or m in forgetful, (
                         "admitted more than was ordered"
                     )
-                    if t in orders and orders[t].admitted is None:
-                        owing += orders[t].price * admitted
-                closed = store.closed(m, list(orders))
-                for t, row in closed.items():
-                    assert row.admitted <= done[t], (
+                    if t in orders and orders[t].under_way:
+                        owing += float(orders[t].price) * admitted
+                known = 0
+                for t, row in orders.items():
+                    if row.under_way:
+                        continue
+                    told = row.delivered + row.beyond
+                    known += told
+                    assert told <= done[t], (
                         f"client {m}, round {t}: charged for what was not admitted"
                     )
-                    assert row.admitted == done[t] or not exact, (
+                    assert told == done[t] or not exact, (
                         f"client {m}, round {t}: admitted, told, and not charged"
                     )
-                assert (
-                    sum(row.admitted for row in closed.values())
-                    == ledger.admitted[0, m]
-                )
+                delivered = sum(row.delivered for row in orders.values())
+                assert delivered == ledger.admitted[0, m]
+                beyond = sum(row.beyond for row in orders.values())
                 if (
                     settled
                     and exact
                     and not state.erased
                     and m in rows
-                    and rows[m].heard == store.settled
+                    and rows[m].heard == store.t
                 ):
-                    assert ledger.admitted[0, m] == state.position
-                    assert positions == self.held(ledger, m)
-            charged = sum(row.charge for row in (*store.orders(), *store.corrections()))
-            assert np.isclose(charged, ledger.spent[0], rtol=1e-12, atol=0)
+                    assert ledger.admitted[0, m] + beyond == state.position
+                    assert beyond or positions == self.held(ledger, m)
+            charged = sum(row.paid(Decimal(0)) for row in store.orders())
+            assert charged == store.state.spent
+            assert np.isclose(float(charged), ledger.spent[0], rtol=1e-12, atol=0)
             if within_budget and next(iter(self.experiment.policies)) in WITHIN_BUDGET:
                 limit = accounts.system.money(accounts.t)
                 assert ledger.spent[0] + owing <= limit * (1 + 1e-12), (

@@ -370,7 +370,7 @@ def formats():
     """The SQL of both stores' tables, the keys of their settings, and the types and
     defaults of every message's fields.
     """
-    from headgate.books import messages
+    from headgate.flower import messages
 
     found = {}
     with _federation("fifo") as world:

@@ -4,7 +4,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import NamedTuple
 
-from headgate.books.ledger_store import LEDGER
+from headgate.books.database import LEDGER
 from headgate.books.saved import Saved
 from headgate.books.statement import opened, statement
 from headgate.errors import HeadgateError

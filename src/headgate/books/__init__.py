@@ -3,9 +3,7 @@ receipts of clients, and the ledger.
 """
 
 __all__ = [
-    "accounts",
     "books",
-    "ledger_store",
-    "messages",
+    "journal",
     "statement",
 ]

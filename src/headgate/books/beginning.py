@@ -8,7 +8,6 @@ import numpy as np
 from headgate.books.addresses import Place
 from headgate.books.database import Tables
 from headgate.books.journal import Journal
-from headgate.books.messages import LARGEST
 from headgate.books.opening import tables_at
 from headgate.books.state import system_of
 from headgate.control.checks import optional, whole_number
@@ -17,6 +16,7 @@ from headgate.control.policy import AdmissionPolicy, check_is_policy
 from headgate.control.types import System
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
+from headgate.limits import LARGEST
 
 
 class Opening(NamedTuple):

@@ -27,25 +27,23 @@ from headgate.books.border import (
     reports_of,
     signed,
 )
-from headgate.books.course import Course, supply_table
+from headgate.books.course import Course, mask_of, supply_table
 from headgate.books.exact import exact
-from headgate.books.journal import GENESIS, Journal
+from headgate.books.journal import Journal
 from headgate.books.moments import moment, months_between, now
 from headgate.books.nouns import (
     Balance,
     Client,
     Delivery,
-    Entry,
     KeyedSample,
     OrderState,
     Purchase,
 )
 from headgate.books.opening import tables_at
-from headgate.books.state import Begun, State, apply, to_text
+from headgate.books.state import Begun, State
 from headgate.control.amendments import Amendment
 from headgate.control.checks import amount, optional, whole_number
 from headgate.control.checks import path as checked_path
-from headgate.control.controller import Controller
 from headgate.control.policy import AdmissionPolicy
 from headgate.control.supply import Supply
 from headgate.control.types import Ledger, System
@@ -64,8 +62,6 @@ MONTHS_AHEAD = 12
 """the most months that the date of a round may be after the latest one"""
 SERVICES = ("https://", "http://")
 """how the address of accounts at a service begins"""
-PATHS = 100
-"""paths that a forecast simulates"""
 
 
 class Books:
@@ -290,21 +286,17 @@ class Books:
             t = state.settled + 1
         at = now() if when is None else moment("begin: when", when)
 
-        def make(state: State) -> dict[str, Any]:
+        def inputs(state: State) -> dict[str, Any]:
             if when is not None:
                 _check_date(state, at)
             made = self._inputs(state, price, present, most, in_all, lot, under_way)
             if made["clients"]:
                 _check_horizon(state, self._place)
             made["expires"] = expiry_of("begin: expires", expires, t, at)
-            made["overdraft"] = getattr(
-                self._course.controller.policy, "overdraft", 0.0
-            )
             made["delay"] = state.delay()
-            decided = self._course.decide(state.ready(at), {**made, "round": t}, at)
-            return {**made, "orders": decided.rows(), "decided": decided}
+            return made
 
-        self._journal.write("begun", {"round": t}, make, f"begun {t}", at=at)
+        self._journal.begin(t, inputs, at)
         open_ = self._journal.state.open
         assert open_ is not None
         return self._purchases(open_, open_.clients)
@@ -332,11 +324,8 @@ class Books:
         free = counts_for("begin: under_way", waiting, clients)
         if free is not None:
             limits = _less(free, limits, state.under_way(), clients)
-        mask = None
-        if len(there) < clients:
-            mask = np.isin(np.arange(clients), there).tolist()
         supply = Supply(
-            present=mask,
+            present=mask_of(there, clients),
             most=limits,
             in_all=optional(
                 whole_number, "begin: in_all", in_all, 0, SAMPLES * CLIENTS
@@ -513,9 +502,7 @@ class Books:
             number = roll.number("check: client", client)
             rows = reports_of("check: report", {client: report}, roll, t)
             body = {"reports": rows, "known": self._journal.known(state, rows)}
-        last = self._journal.last
-        fields = (last.number + 1, last.at, "arrived", "", "", None, to_text(body))
-        change = apply(state, Entry(*fields, GENESIS))
+        change, _ = self._journal.trial("arrived", body)
         arrived = sum(samples for _, _, samples, _ in change.arrived)
         course = self._course
         erased = max((int(row[-1]) for row in rows), default=0)
@@ -693,7 +680,7 @@ class Books:
             )
         number = optional(whole_number, "rest: rounds", rounds, 1, ROUNDS)
         with self._journal.newest() as state:
-            return _forecast(state, self._course, prices, number)
+            return self._course.forecast(state, prices, number)
 
     def balance(self) -> Balance:
         """Return the money approved, spent, reserved and left.
@@ -872,34 +859,6 @@ def _check_date(state: State, when: str) -> None:
             f"more than a year after the latest round ({latest}) and after the clock"
         )
         raise SettingError(f"begin: when = {when}: is {where}; a month never goes back")
-
-
-def _forecast(
-    state: State,
-    course: Course,
-    prices: "PriceProcess",
-    rounds: int | None,
-) -> dict[str, tuple[float, float, float]]:
-    system, settled = state.system, state.settled
-    last = system.horizon if rounds is None else settled + rounds
-    if last is None:
-        raise SettingError("rounds: must be stated where the end is open")
-    seeds = np.arange(PATHS)
-    controller = Controller(system, course.controller.policy, PATHS, seeds)
-    ledger = start = course.ledger.of_runs(np.zeros(PATHS, dtype=np.int64))
-    reserved = np.full(PATHS, float(state.reserved))
-    for price in np.moveaxis(prices.path(seeds, settled + 1, last + 1), 1, 0):
-        paid = np.ascontiguousarray(price)
-        ledger = controller.post(ledger, controller.decide(ledger, paid, reserved))
-    found = {
-        "spend": ledger.spent - start.spent,
-        "samples": (ledger.ever - start.ever).astype(np.float64),
-        "left": system.money(last) - ledger.spent - reserved,
-    }
-    return {
-        name: (float(each.mean()), *np.quantile(each, (0.05, 0.95)).tolist())
-        for name, each in found.items()
-    }
 
 
 @contextmanager

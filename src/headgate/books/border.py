@@ -14,14 +14,22 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from headgate.books.messages import TEXT
 from headgate.books.moments import moment
 from headgate.books.nouns import Delivery
 from headgate.control.checks import amount, text, whole_number
 from headgate.control.types import Floats, System
-from headgate.errors import LedgerError, SettingError
+from headgate.errors import DataError, LedgerError, SettingError
 from headgate.escaping import one_line, shown
-from headgate.limits import CLIENTS, NUMBER, ROUNDS, SAMPLES, TINY
+from headgate.limits import (
+    CLIENTS,
+    LARGEST,
+    LINE,
+    LISTED,
+    NUMBER,
+    ROUNDS,
+    SAMPLES,
+    TINY,
+)
 
 LONGEST_WAIT = timedelta(days=3_650)
 """the longest time after which an order may expire"""
@@ -241,7 +249,7 @@ def _keys(
 
 
 def _key(name: str, value: object) -> str:
-    key = text(name, value, TEXT)
+    key = text(name, value, LINE)
     if not key:
         raise SettingError(f"{name}: a key is empty; give every sample a key, or none")
     return key
@@ -263,7 +271,7 @@ def name_of(name: str, key: object) -> str | None:
     """Return the key of an amendment; None for none."""
     if key is None:
         return None
-    found = text(name, key, TEXT)
+    found = text(name, key, LINE)
     if not found.strip():
         raise SettingError(f"{name} = {shown(repr(found))}: must not be empty")
     return found
@@ -294,7 +302,7 @@ def _line(name: str, value: object) -> str:
     """Return a text in one line, with what cannot be printed escaped."""
     if not isinstance(value, str):
         raise SettingError(f"{name} = {shown(value)}: must be text")
-    return one_line(value.encode("utf-8", "backslashreplace").decode("utf-8"), TEXT)
+    return one_line(value.encode("utf-8", "backslashreplace").decode("utf-8"), LINE)
 
 
 def _count(name: str, value: object) -> int:
@@ -331,3 +339,50 @@ def _pairs(name: str, value: object) -> list[tuple[Any, Any]]:
     if not isinstance(value, Mapping):
         raise SettingError(f"{name} = {shown(value)}: must be a dict")
     return list(value.items())
+
+
+def checked(
+    name: str,
+    hint: Any,
+    value: Any,
+    most: int = LINE,
+) -> Any:
+    """Return a value from another process if it has the type `hint` and is within
+    bounds, a text of at most `most` characters; otherwise raise DataError.
+    """
+    if hint == tuple[int, ...]:
+        if not isinstance(value, list) or len(value) > LISTED:
+            raise DataError(
+                f"{name} = {shown(value)}: must be a list of whole numbers, at most"
+                f" {LISTED}"
+            )
+        return tuple(checked(name, int, entry) for entry in value)
+    if hint is int:
+        if (
+            not isinstance(value, int)
+            or isinstance(value, bool)
+            or not 0 <= value <= LARGEST
+        ):
+            raise DataError(
+                f"{name} = {shown(value)}: must be a whole number, 0 or more"
+            )
+    elif hint is float:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not abs(value) <= LARGEST
+        ):
+            raise DataError(
+                f"{name} = {shown(value)}: must be a finite number, at most {LARGEST}"
+            )
+    elif not isinstance(value, hint):
+        raise DataError(
+            f"{name} = {shown(value)}: must be"
+            f" {'true or false' if hint is bool else 'text'}"
+        )
+    elif hint is str and (len(value) > most or not value.isprintable()):
+        raise DataError(
+            f"{name} = {shown(value)}: must be one line of at most {most} printable"
+            " characters"
+        )
+    return value

@@ -6,11 +6,10 @@ from pathlib import Path
 
 from headgate.books.addresses import Address, Place, place_of
 from headgate.books.anchor import Anchor
-from headgate.books.database import Tables
+from headgate.books.database import LEDGER, Tables
 from headgate.books.durable import on_disk
 from headgate.books.in_file import FileTables
 from headgate.books.journal import Journal
-from headgate.books.ledger_store import LEDGER
 from headgate.books.opening import tables_at
 from headgate.books.statement import Statement, statement
 from headgate.errors import DataError

@@ -8,11 +8,11 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from headgate.books.exact import EXACT, NOTHING, charged, exact
+from headgate.books.exact import EXACT, NOTHING, charged, exact, total
 from headgate.books.nouns import Entry, KeyedSample
 from headgate.books.state import Change, State, to_text
 from headgate.control.controller import Controller
@@ -22,10 +22,17 @@ from headgate.control.types import (
     Contents,
     Ints,
     Ledger,
+    Losses,
     Orders,
     Report,
 )
-from headgate.errors import LedgerError
+from headgate.errors import LedgerError, SettingError
+
+if TYPE_CHECKING:
+    from headgate.control.prices import PriceProcess
+
+PATHS = 100
+"""paths that a forecast simulates"""
 
 
 class Decided(NamedTuple):
@@ -41,12 +48,16 @@ class Decided(NamedTuple):
         How many of these are not paid for.
     why : str
         Why, in words.
+    paid : list of float
+        The price of a sample, one for all clients or one for each, without that of
+        looks that are not taken.
     """
 
     orders: Orders
     samples: list[int]
     free: list[int]
     why: str = ""
+    paid: tuple[float, ...] = ()
 
     def rows(self) -> list[list[int]]:
         """Return client, samples and free ones of each order."""
@@ -117,12 +128,16 @@ class Course:
         free = [0] * len(wanted)
         if orders.free is not None:
             free = np.minimum(orders.free[0], orders.admitted[0]).tolist()
-        lot, quantum = supply.lot, ready.quantum
-        samples = within(wanted, body["price"], available, lot, quantum, free)
+        lot, quantum, due = supply.lot, ready.quantum, orders.price.ravel().tolist()
+        samples = wanted
+        if ready.keeps:
+            samples = within(wanted, due, available, lot, quantum, free)
+        if samples != wanted:
+            orders = replace(orders, admitted=np.array([samples]))
         free = [min(pair) for pair in zip(free, samples, strict=True)]
         reserved = np.array([float(ready.reserved)])
         why = self.controller.why(self.ledger, orders, reserved, supply)
-        return Decided(orders, samples, free, why)
+        return Decided(orders, samples, free, why, tuple(due))
 
     def after(
         self,
@@ -141,7 +156,7 @@ class Course:
         if entry.kind == "begun":
             course = course._begun(before, entry)
         if entry.kind == "settled":
-            course = course._posted()
+            course = course._posted(losses_of(entry))
         for amendment in change.amended:
             controller, ledger = course.controller.amend(course.ledger, amendment)
             course = replace(
@@ -149,8 +164,22 @@ class Course:
                 controller=controller,
                 ledger=ledger,
             )
+        if is_plain(before, change):
+            return course
         spent = np.array([float(change.state.spent)])
         return replace(course, ledger=replace(course.ledger, spent=spent))
+
+    def posted(
+        self,
+        before: State,
+        entry: Entry,
+        change: Change,
+    ) -> "Course":
+        """Return the course after a settlement, without the amendments that hold from
+        the next round on.
+        """
+        now = change._replace(amended=[])
+        return self.after(before, entry, now)
 
     def _begun(self, before: State, entry: Entry) -> "Course":
         body = json.loads(entry.body)
@@ -166,9 +195,11 @@ class Course:
             return replace(self, decided=Decided(orders, samples, decided.free))
         if decided.rows() != said:
             raise LedgerError(f"round {body['round']}: {_other(decided.rows(), said)}")
+        if decided.paid != tuple(body.get("paid", body["price"])):
+            raise LedgerError(f"round {body['round']}: the prices are not the replay's")
         return replace(self, decided=decided)
 
-    def _posted(self) -> "Course":
+    def _posted(self, losses: Losses | None) -> "Course":
         """Return the course after a round, from what arrived in it."""
         assert self.decided is not None
         orders = self.decided.orders
@@ -181,11 +212,43 @@ class Course:
                 else:
                     late[0, client] += samples
                     charge += cost
-        report = Report(admitted)
+        report = Report(admitted, losses=losses)
         if late.any():
-            report = Report(admitted, late, np.array([max(float(charge), 0.0)]))
+            late_charge = np.array([max(float(charge), 0.0)])
+            report = Report(admitted, late, late_charge, losses)
         ledger = self.controller.post(self.ledger, orders, report)
         return Course(self.controller, _without(ledger, self.rejected))
+
+    def forecast(
+        self,
+        state: State,
+        prices: "PriceProcess",
+        rounds: int | None,
+    ) -> dict[str, tuple[float, float, float]]:
+        """Simulate the remaining rounds; return mean, 5 % and 95 % quantiles of what is
+        spent, bought and left. What is under way counts as spent.
+        """
+        system, settled, looks = state.system, state.settled, self.controller.looks
+        last = system.horizon if rounds is None else settled + rounds
+        if last is None:
+            raise SettingError("rounds: must be stated where the end is open")
+        seeds, policy = np.arange(PATHS), self.controller.policy
+        controller = Controller(system, policy, PATHS, seeds, looks=looks)
+        ledger = start = self.ledger.of_runs(np.zeros(PATHS, dtype=np.int64))
+        reserved = np.full(PATHS, float(state.reserved))
+        path = prices.path(seeds, settled + 1, last + 1) + looks
+        for price in np.moveaxis(path, 1, 0):
+            paid = np.ascontiguousarray(price)
+            ledger = controller.post(ledger, controller.decide(ledger, paid, reserved))
+        found = {
+            "spend": ledger.spent - start.spent,
+            "samples": (ledger.ever - start.ever).astype(np.float64),
+            "left": system.money(last) - ledger.spent - reserved,
+        }
+        return {
+            name: (float(each.mean()), *np.quantile(each, (0.05, 0.95)).tolist())
+            for name, each in found.items()
+        }
 
     # as text
 
@@ -205,6 +268,10 @@ class Course:
             if name != "recent" and array is not None
         }
         table["contents"] = _to_table(places)
+        if ledger.losses is not None:
+            table["losses"] = losses_table(ledger.losses)
+        if ledger.looks is not None:
+            table["looks"] = _to_list(ledger.looks)
         return to_text(table)
 
     @classmethod
@@ -217,6 +284,8 @@ class Course:
             contents=Contents(recent, **_of_table(table["contents"])),
             memory=_of_table(table["memory"]),
             terms=controller.terms,
+            losses=_losses_in(table),
+            looks=_of_list(table["looks"]) if "looks" in table else None,
             **_of_table(table["arrays"]),
         )
         return cls(controller, ledger)
@@ -262,6 +331,34 @@ def within(
     return found
 
 
+def is_plain(before: State, change: Change) -> bool:
+    """Return whether nothing was paid, or only for what arrived in its own round.
+
+    Then the policy's ledger has the sum of floats that the simulator has, too; after
+    anything else it has the exact sum, rounded once.
+    """
+    own = total(cost for t, _, _, cost in change.arrived if t == change.state.settled)
+    return change.state.spent == total([before.spent, own])
+
+
+def losses_table(losses: Losses) -> list[list[float | None]]:
+    """Return losses as JSON holds them."""
+    rows = [array[0].tolist() for array in losses.arrays]
+    return [[None if np.isnan(each) else each for each in row] for row in rows]
+
+
+def losses_of(entry: Entry) -> Losses | None:
+    """Return the losses that clients reported in an entry."""
+    return _losses_in(json.loads(entry.body))
+
+
+def _losses_in(table: Mapping[str, Any]) -> Losses | None:
+    if table.get("losses") is None:
+        return None
+    arrays = (np.array([row], dtype=np.float64) for row in table["losses"])
+    return Losses(*arrays)
+
+
 def _other(own: list[list[int]], said: list[list[int]]) -> str:
     """Return in words where the orders of the replay differ from those recorded."""
     replayed = {client: order for client, *order in own}
@@ -286,6 +383,14 @@ def _without(ledger: Ledger, rejected: tuple[KeyedSample, ...]) -> Ledger:
         if dropped[0, client] <= sample.place < ledger.admitted[0, client]:
             dropped[0, client] += 1
     return replace(ledger, dropped=dropped)
+
+
+def mask_of(there: list[int], clients: int) -> list[bool] | None:
+    """Return whether each client is there; None: all are."""
+    if len(there) == clients:
+        return None
+    mask: list[bool] = np.isin(np.arange(clients), there).tolist()
+    return mask
 
 
 def supply_table(supply: Supply) -> dict[str, Any]:

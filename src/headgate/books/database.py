@@ -17,13 +17,15 @@ from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
 
-from headgate.books.messages import TEXT
-from headgate.books.nouns import Entry, KeyedSample, OrderState
+from headgate.books.nouns import Entry, KeyedSample, Node, OrderState
 from headgate.books.session import PAGE, Session
 from headgate.errors import DataError, SettingError
 from headgate.escaping import one_line
+from headgate.limits import LINE
 from headgate.writing import InUseError
 
+LEDGER = "ledger.sqlite"
+"""name of the file of accounts in their folder"""
 FORMAT = "headgate ledger 4"
 OLD = "headgate ledger store 3"
 """what the names of the formats before begin with"""
@@ -77,6 +79,13 @@ CREATE TABLE IF NOT EXISTS samples (
     PRIMARY KEY (account, key, client)
 ) STRICT;
 CREATE INDEX IF NOT EXISTS samples_of ON samples (account, round, client);
+CREATE TABLE IF NOT EXISTS nodes (
+    account TEXT NOT NULL,
+    node TEXT NOT NULL,
+    client INTEGER NOT NULL CHECK (client >= 0),
+    since INTEGER NOT NULL,
+    PRIMARY KEY (account, node)
+) STRICT;
 CREATE TABLE IF NOT EXISTS answers (
     account TEXT NOT NULL,
     request TEXT NOT NULL,
@@ -193,7 +202,7 @@ class Tables(Session):
             yield
         except UNREADABLE as error:
             raise DataError(
-                f"{self.path}: is damaged ({what}: {one_line(error, TEXT)})"
+                f"{self.path}: is damaged ({what}: {one_line(error, LINE)})"
             ) from None
 
     # the log
@@ -398,6 +407,28 @@ class Tables(Session):
             sample = KeyedSample(*row)
             found.setdefault((sample.round, sample.client), []).append(sample)
         return found
+
+    def put_nodes(self, nodes: Iterable[Node]) -> None:
+        """Write which clients these nodes of Flower are, in a transaction of its
+        own.
+        """
+        rows = [
+            (self.account, str(node), client, since) for node, client, since in nodes
+        ]
+        with self.transaction():
+            self._run_each(
+                "INSERT INTO nodes VALUES (?, ?, ?, ?) ON CONFLICT (account, node) DO"
+                " UPDATE SET client = excluded.client, since = excluded.since",
+                rows,
+            )
+
+    def nodes(self) -> list[Node]:
+        """Return the nodes of Flower."""
+        rows = self._rows(
+            "SELECT node, client, since FROM nodes WHERE account = ?", (self.account,)
+        )
+        with self.readable("nodes"):
+            return [Node(int(node), client, since) for node, client, since in rows]
 
     def counts(self) -> tuple[int, int]:
         """Return how many orders and samples with keys there are."""

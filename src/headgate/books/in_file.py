@@ -3,9 +3,8 @@
 from pathlib import Path
 
 from headgate.books.anchor import Anchor
-from headgate.books.database import FORMAT, OLD, SCHEMA, OldFormatError, Tables
+from headgate.books.database import FORMAT, LEDGER, OLD, SCHEMA, OldFormatError, Tables
 from headgate.books.durable import Durable, statements
-from headgate.books.ledger_store import LEDGER
 from headgate.writing import FolderLock, clear_partial
 
 

@@ -23,13 +23,21 @@ from headgate.books.addresses import Place
 from headgate.books.course import Course, Decided
 from headgate.books.database import Tables
 from headgate.books.exact import plainly, total
-from headgate.books.ledger_store import ClientRow, Event, Node
 from headgate.books.moments import now
-from headgate.books.nouns import DELIVERED, Entry, KeyedSample, OrderState
+from headgate.books.nouns import (
+    DELIVERED,
+    ClientRow,
+    Entry,
+    Event,
+    KeyedSample,
+    Node,
+    OrderState,
+)
 from headgate.books.state import (
     Change,
     Conduct,
     State,
+    Told,
     apply,
     opened,
     system_table,
@@ -83,6 +91,8 @@ class Journal:
         The policy; without it the accounts can be read, amended and adjusted.
     seed : int, default 0
         Seed of policies and rules that choose at random.
+    looks : float, default 0.0
+        The part of the price that pays for looking at samples.
     """
 
     def __init__(
@@ -90,8 +100,9 @@ class Journal:
         tables: Tables,
         policy: AdmissionPolicy | None = None,
         seed: int = 0,
+        looks: float = 0.0,
     ) -> None:
-        self.tables, self.policy, self.seed = tables, policy, seed
+        self.tables, self.policy, self.seed, self.looks = tables, policy, seed, looks
         self.by = ""
         """who writes, where an entry does not say it"""
         self._is_writing = False
@@ -113,26 +124,27 @@ class Journal:
         policy: AdmissionPolicy,
         seed: int,
         describe: Callable[[], Mapping[str, Any]] = dict,
+        looks: float = 0.0,
     ) -> Self:
         """Open the accounts, which begin if there are none, with what
         `describe` returns in their first entry; refuse those of another system or
         policy.
         """
-        first = Controller(system, policy, 1, np.array([seed]))
+        first = Controller(system, policy, 1, np.array([seed]), looks=looks)
         if not tables.account:
             cls.create(tables, first, seed, describe())
-        ledger = cls(tables, policy, seed)
+        ledger = cls(tables, policy, seed, looks)
         known = Terms(**ledger.state.opening["terms"])
         known.check(first.terms, str(tables.path))
         before, given = ledger.state.opening["system"], system_table(system)
-        for name in ("names", "quantum"):
-            own, other = before.get(name), given.get(name)
-            if own != (list(other) if isinstance(other, tuple) else other):
-                raise LedgerError(
-                    f"{tables.path} was opened with {name} = {shown(own)}, this system"
-                    f" has {shown(other)}"
-                )
-        tables.remember("refusals", json.dumps(refusals(first)))
+        _check_same(tables.path, before, given, ("names", "quantum"), "system")
+        kept, settings = ledger.state.opening.get("policy"), describe().get("policy")
+        if kept is not None and settings is not None:
+            settings = json.loads(to_text(settings))
+            names = sorted(kept.keys() | settings.keys())
+            _check_same(tables.path, kept, settings, names, "policy")
+        if tables.writes:
+            tables.remember("refusals", json.dumps(refusals(first)))
         return ledger
 
     @staticmethod
@@ -188,28 +200,33 @@ class Journal:
         self.tables.close()
 
     def nodes(self) -> list[Node]:
-        """Return the nodes of Flower, of which these accounts have none."""
-        return []
+        """Return the nodes of a run on Flower."""
+        return self.tables.nodes()
 
     def clients(self) -> dict[int, ClientRow]:
         """Return the standing of each client that answered, or was refused."""
-        heard = dict[int, int]()
+        state, heard = self.state, dict[int, int]()
         for order in self.tables.orders():
             if order.answered is not None:
                 answered = max(order.answered, heard.get(order.client, 0))
                 heard[order.client] = answered
-        found, known = {}, self.state.standing
-        for client in sorted(heard.keys() | known.keys()):
-            own = known.get(client, Conduct())
-            row = client, heard.get(client, 0), *own
-            found[client] = ClientRow(*row, lost=0, distinct=0, uses=0, squares=0)
+        named = heard.keys() | state.standing.keys() | state.told.keys()
+        found = {}
+        for client in sorted(named):
+            told = state.told.get(client, Told(heard.get(client, 0)))
+            conduct = state.standing.get(client, Conduct())
+            own = {**told._asdict(), **conduct._asdict()}
+            found[client] = ClientRow(client, state.system.named(client), **own)
         return found
 
     def events(self) -> list[Event]:
         """Return what happened to the standing of clients, the oldest first."""
         found, erased = list[Event](), dict[int, int]()
-        for entry in self.tables.of_kinds("settled", "lifted"):
+        for entry in self.tables.of_kinds("settled", "lifted", "noted"):
             body = json.loads(entry.body)
+            found += [Event(*row) for row in body.get("events", [])]
+            if entry.kind == "noted":
+                continue
             if entry.kind == "lifted":
                 lifted = "lifted", "gets orders again"
                 found.append(Event(body["after"], body["client"], *lifted))
@@ -232,7 +249,8 @@ class Journal:
     def controller(self, system: System) -> Controller:
         """Return the controller of these accounts under a system."""
         assert self.policy is not None
-        return Controller(system, self.policy, 1, np.array([self.seed]))
+        seeds = np.array([self.seed])
+        return Controller(system, self.policy, 1, seeds, looks=self.looks)
 
     def _restore(self) -> None:
         """Read the first entry, or the latest snapshot."""
@@ -343,6 +361,54 @@ class Journal:
             self.at = Standpoint(entry, change.state, course)
         return entry
 
+    def begin(
+        self,
+        t: int,
+        inputs: Make,
+        at: str,
+    ) -> None:
+        """Decide round t in the transaction that writes it.
+
+        Parameters
+        ----------
+        t : int
+            The round, whose decision is written once.
+        inputs : callable
+            Function of the newest state that returns what the decision depends on:
+            price, supply, clients, expires and delay.
+        at : str
+            Time in UTC.
+        """
+        course = self.course
+        assert course is not None
+        overdraft = getattr(course.controller.policy, "overdraft", 0.0)
+
+        def make(state: State) -> dict[str, Any]:
+            assert self.course is not None
+            made = {**inputs(state), "overdraft": overdraft}
+            decided = self.course.decide(state.ready(at), {**made, "round": t}, at)
+            if decided.paid != tuple(made["price"]):
+                made["paid"] = decided.paid
+            return {**made, "orders": decided.rows(), "decided": decided}
+
+        self.write("begun", {"round": t}, make, f"begun {t}", at=at)
+
+    def trial(
+        self,
+        kind: str,
+        body: Mapping[str, Any],
+    ) -> tuple[Change, Course | None]:
+        """Return what an entry would do, without the amendments that hold after it.
+        Write nothing.
+        """
+        last = self.last
+        fields = (last.number + 1, last.at, kind, "", "", None, to_text(body))
+        entry = Entry(*fields, GENESIS)
+        change, course = apply(self.state, entry), self.course
+        if course is not None:
+            course = course.posted(self.state, entry, change)
+        return change, course
+
     @contextmanager
     def transaction(self) -> Iterator[None]:
         """Let all entries of the body be one transaction, from the newest state on; a
@@ -449,8 +515,15 @@ class Journal:
         rows = [order.to_row() for order in found if order is not None]
         return {"orders": rows} if rows else {}
 
-    def check_amendable(self, change: Amendment) -> None:
+    def check_amendable(self, change: Amendment | None = None) -> None:
         """Refuse an amendment that the policy of these accounts cannot work with."""
+        if not self.state.keeps:
+            raise SettingError(
+                "the policy does not keep to its money: terms can be amended with one"
+                " that does, as headgate"
+            )
+        if change is None:
+            return
         hints = dict(json.loads(str(self.tables.meta("refusals") or "{}")))
         for name, value in changed(change).items():
             hint = "open end" if (name, value) == ("horizon", "open") else name
@@ -488,6 +561,7 @@ class Journal:
         key: str | None = None,
     ) -> None:
         """Adjust the cost of an order to its invoice."""
+        self.check_amendable()
 
         def make(state: State) -> dict[str, Any]:
             known = self.closed(state, [(t, client)])
@@ -597,7 +671,8 @@ class Replay:
             raise LedgerError(
                 f"{self.path}: the policy's ledger is not what the replay says"
             )
-        if np.any(course.ledger.occupancy > state.system.buffer):
+        limit = course.controller.buffers.limit
+        if limit is not None and np.any(course.ledger.occupancy > limit):
             raise LedgerError(f"{self.path}: a client holds more than its buffer")
 
     def _check_rows(self, state: State) -> None:
@@ -734,6 +809,23 @@ def changed(change: Amendment) -> dict[str, Any]:
         for name, value in vars(change).items()
         if value != getattr(Amendment, name)
     }
+
+
+def _check_same(
+    path: Place,
+    before: Mapping[str, Any],
+    given: Mapping[str, Any],
+    names: Iterable[str],
+    what: str,
+) -> None:
+    """Raise LedgerError if a setting is not that with which the accounts began."""
+    for name in names:
+        own, other = before.get(name), given.get(name)
+        if own != (list(other) if isinstance(other, tuple) else other):
+            raise LedgerError(
+                f"{path} was opened with {name} = {shown(own)}, this {what} has"
+                f" {shown(other)}"
+            )
 
 
 def refusals(controller: Controller) -> dict[str, str]:

@@ -266,6 +266,73 @@ class Entry(NamedTuple):
     hash: str
 
 
+class Event(NamedTuple):
+    """What happened to a client beside its orders, for the record.
+
+    Parameters
+    ----------
+    round, client : int
+        Round and number of the client; −1: no client.
+    kind : str
+        What happened, as rejected, quarantined, lifted or withdrawn.
+    reason : str
+        Why, in words.
+    """
+
+    round: int
+    client: int
+    kind: str
+    reason: str
+
+
+class ClientRow(NamedTuple):
+    """The standing of a client, and what it last told of itself.
+
+    Parameters
+    ----------
+    client : int
+        Its number.
+    name : int or str
+        Its name if the system has names, else its number.
+    heard : int
+        Round of its last valid answer.
+    offences : int
+        Number of refused answers.
+    quarantined : bool
+        Whether it gets no purchases.
+    lost, distinct, uses, squares, withdrawn, erased : int
+        As in `Told`.
+    """
+
+    client: int
+    name: Client
+    heard: int
+    offences: int
+    quarantined: bool
+    lost: int
+    distinct: int
+    uses: int
+    squares: int
+    withdrawn: int = 0
+    erased: int = 0
+
+
+class Node(NamedTuple):
+    """The client that a node of Flower is.
+
+    Parameters
+    ----------
+    node, client : int
+        The node and the client.
+    since : int
+        Logical time at which the node last became this client, counted by `Roster`.
+    """
+
+    node: int
+    client: int
+    since: int
+
+
 class Balance(NamedTuple):
     """The money, as it is now.
 

@@ -4,9 +4,8 @@ from pathlib import Path
 
 from headgate.books.addresses import Address, Place
 from headgate.books.anchor import Anchor
-from headgate.books.database import Tables
+from headgate.books.database import LEDGER, Tables
 from headgate.books.in_file import FileTables
-from headgate.books.ledger_store import LEDGER
 from headgate.errors import DataError, SettingError
 
 

@@ -23,11 +23,11 @@ from numpy.typing import ArrayLike
 
 from headgate.books.addresses import Place
 from headgate.books.beginning import Opening
-from headgate.books.course import Course, supply_of
+from headgate.books.course import Course
 from headgate.books.journal import Journal
-from headgate.books.ledger_store import AmendmentRow, Offered, stated
 from headgate.books.moments import moment
 from headgate.books.nouns import Balance, Client, Delivery, OrderState, Purchase
+from headgate.books.recorded import AmendmentRow, Offered
 from headgate.books.state import system_of, system_table
 from headgate.control.amendments import Amendment
 from headgate.control.policy import AdmissionPolicy
@@ -558,8 +558,7 @@ def _number(system: System, client: Client) -> int:
 
 
 def _offered(row: Mapping[str, Any]) -> Offered:
-    supply = stated(supply_of(row["supply"]))
-    return Offered(row["round"], row["at"], tuple(row["price"]), supply)
+    return Offered(row["round"], row["at"], tuple(row["price"]), row["supply"])
 
 
 def _amendment(row: Mapping[str, Any]) -> AmendmentRow:

@@ -48,6 +48,32 @@ class Conduct(NamedTuple):
     quarantined: bool = False
 
 
+class Told(NamedTuple):
+    """What a client has last told of itself, beside its deliveries.
+
+    Parameters
+    ----------
+    heard : int, default 0
+        Round of its last valid answer.
+    lost : int, default 0
+        Samples of an earlier store, which no longer exists.
+    distinct, uses, squares : int, default 0
+        Samples ever trained on, the sum of their use counts, and of the squares.
+    withdrawn : int, default 0
+        Samples that it should hold but that were erased.
+    erased : int, default 0
+        Samples ever erased.
+    """
+
+    heard: int = 0
+    lost: int = 0
+    distinct: int = 0
+    uses: int = 0
+    squares: int = 0
+    withdrawn: int = 0
+    erased: int = 0
+
+
 class Begun(NamedTuple):
     """A round that was begun and is not settled.
 
@@ -118,6 +144,8 @@ class State:
         Samples that arrived and were not charged, by client.
     standing : dict of int to Conduct
         Clients of which an answer was refused.
+    told : dict of int to Told
+        What clients have told of themselves.
     drop : dict of int to tuple of str
         Keys of rejected samples that clients were not told to drop yet.
     delays : dict of int to int
@@ -139,6 +167,7 @@ class State:
     delivered: dict[int, int] = field(default_factory=dict)
     beyond: dict[int, int] = field(default_factory=dict)
     standing: dict[int, Conduct] = field(default_factory=dict)
+    told: dict[int, Told] = field(default_factory=dict)
     drop: dict[int, tuple[str, ...]] = field(default_factory=dict)
     delays: dict[int, int] = field(default_factory=dict)
     waiting: tuple[dict[str, Any], ...] = ()
@@ -153,6 +182,13 @@ class State:
     def quantum(self) -> Decimal:
         """The unit to which a charge is rounded; 0: none."""
         return quantum_of(self.system)
+
+    @property
+    def keeps(self) -> bool:
+        """Whether the policy keeps to its money, which only one of a run on Flower may
+        not do.
+        """
+        return bool(self.opening.get("keeps", True))
 
     @property
     def left(self) -> set[int]:
@@ -251,6 +287,8 @@ class State:
         }
         if self.open is not None:
             table["open"] = [*self.open[:3], list(self.open.drop.items())]
+        if self.told:
+            table["told"] = [[client, *own] for client, own in self.told.items()]
         return to_text(table)
 
     @classmethod
@@ -275,6 +313,7 @@ class State:
             delivered=dict(table["delivered"]),
             beyond=dict(table["beyond"]),
             standing={client: Conduct(*own) for client, *own in table["standing"]},
+            told={client: Told(*own) for client, *own in table.get("told", [])},
             drop=_keys(table["drop"]),
             delays=dict(table["delays"]),
             waiting=tuple(table["waiting"]),
@@ -549,13 +588,14 @@ def _begun(work: _Work, entry: Entry, body: dict[str, Any]) -> None:
         if order.expires is not None and _expired(order.expires, t, entry.at):
             work.cancel(order)
     spent = state.spent + work.spent
-    prices = [exact(price) for price in body["price"]]
+    prices = [exact(price) for price in body.get("paid", body["price"])]
     for client, samples, free in body["orders"]:
         price = prices[client if len(prices) > 1 else 0]
         order = OrderState(t, client, entry.at, price, samples, free)
         work.put(None, order._replace(expires=body["expires"]))
     over = state.available(t, entry.at, body["overdraft"]) - work.reserved
-    if body["orders"] and over < 0 and not body.get("recorded"):
+    bounded = state.keeps and not body.get("recorded")
+    if body["orders"] and over < 0 and bounded:
         raise LedgerError(
             f"round {t}: its orders cost {plainly(-over)} more than there is"
         )
@@ -583,6 +623,9 @@ def _settled(work: _Work, entry: Entry, body: dict[str, Any]) -> None:
     for client in caught:
         work.cancel_all(client)
     work.new["standing"] = standing
+    if "told" in body:
+        told = {client: Told(t, *own) for client, *own in body["told"]}
+        work.new["told"] = {**state.told, **told}
     work.new["settled"], work.new["open"] = t, None
     system = state.system
     for change in state.waiting:
@@ -628,6 +671,10 @@ def _lifted(work: _Work, entry: Entry, body: dict[str, Any]) -> None:
     work.new["standing"] = standing
 
 
+def _noted(work: _Work, entry: Entry, body: dict[str, Any]) -> None:
+    """Change nothing: the entry is for the record."""
+
+
 RULES = {
     "begun": _begun,
     "settled": _settled,
@@ -635,6 +682,7 @@ RULES = {
     "amended": _amended,
     "adjusted": _adjusted,
     "lifted": _lifted,
+    "noted": _noted,
 }
 """what each kind of entry does, besides the first one, which is `opened`"""
 

@@ -13,51 +13,37 @@ from datetime import date
 from decimal import Decimal
 from itertools import groupby
 from pathlib import Path
-from shutil import copytree, ignore_patterns, rmtree
 from textwrap import wrap
 from typing import Any, NamedTuple, get_type_hints
 
 import numpy as np
 
-from headgate.books.accounts import reserve
 from headgate.books.addresses import Place, place_of
-from headgate.books.anchor import ANCHOR
 from headgate.books.border import Roll, name_of, order_of, signed
-from headgate.books.course import supply_of
-from headgate.books.database import OldFormatError, Tables
 from headgate.books.durable import on_disk
 from headgate.books.exact import NOTHING, exact, plainly, total
 from headgate.books.journal import Journal
-from headgate.books.ledger_store import (
-    LEDGER,
-    AmendmentRow,
-    Event,
-    LedgerStore,
-    Offered,
-    Ordered,
-    stated,
-)
 from headgate.books.moments import moment
 from headgate.books.nouns import (
     DELIVERED,
     Client,
+    Event,
     KeyedSample,
     OrderState,
 )
-from headgate.books.opening import file_of, tables_at
+from headgate.books.opening import tables_at
+from headgate.books.recorded import AmendmentRow, Offered
 from headgate.books.saved import BoughtRound, Saved, money_text, saved
 from headgate.control.amendments import Amendment
 from headgate.control.types import System
 from headgate.errors import DataError, LedgerError, SettingError
-from headgate.escaping import cell, printable, shown
-from headgate.writing import PARTIAL, check_no_link, partial_of, replace_file, sync
+from headgate.escaping import cell, printable
+from headgate.writing import check_no_link, partial_of, replace_file, sync
 
 MOST_DIGITS = 16
 """digits of a number that is surely the name of no client"""
 PAGE = 100
 """rounds whose keys are read at a time"""
-Accounts = Journal | LedgerStore
-"""the accounts of a folder: a journal or, of a run on Flower, a store of format 3"""
 LISTED = 20
 """the most orders that are shown; JSON has them all"""
 WIDTH = 80
@@ -135,7 +121,7 @@ class Statement(NamedTuple):
     lines : list of OrderLine
         The orders, by round and client.
     amendments : list of AmendmentRow
-        The amendments, the oldest first, also those that were taken out.
+        The amendments, the oldest first.
     system : System
         The system with all amendments.
     rounds : int
@@ -209,9 +195,7 @@ class Statement(NamedTuple):
         """Yield each settled round with the number of its clients, and whether
         purchases were suspended in it.
         """
-        changes = [
-            (each.round, each.change) for each in self.amendments if not each.voided
-        ]
+        changes = [(each.round, each.change) for each in self.amendments]
         clients = self.system.clients - sum(own.join is not None for _, own in changes)
         suspended, waiting = False, deque(changes)
         for each in self.offers:
@@ -318,13 +302,10 @@ def _wrapped(text: str, unit: str) -> list[str]:
 
 
 def shown_change(each: AmendmentRow) -> dict[str, str | int]:
-    """Return an amendment as it is shown; one that was taken out says so."""
+    """Return an amendment as it is shown."""
     change, why = each.stated(), each.why
     if each.key is not None:
         why = f"{why} [{each.key}]".strip()
-    if each.voided:
-        change = f"void: {change}"
-        why += f"; taken out {each.voided}"
     return {
         "id": each.id,
         "round": each.round,
@@ -368,7 +349,7 @@ def _table(title: str, rows: Sequence[Mapping[str, object]]) -> list[str]:
 
 
 def statement(
-    accounts: Accounts,
+    journal: Journal,
     since: str | date | None = None,
     until: str | date | None = None,
 ) -> Statement:
@@ -376,7 +357,7 @@ def statement(
 
     Parameters
     ----------
-    accounts : Journal or LedgerStore
+    journal : Journal
         The accounts.
     since, until : str, date or datetime, optional
         The orders from this time on, and before this one; left out: all.
@@ -388,12 +369,23 @@ def statement(
     """
     first = None if since is None else moment("since", since)
     last = None if until is None else moment("until", until)
-    found = _of_store(accounts) if isinstance(accounts, LedgerStore) else None
-    if found is None:
-        assert isinstance(accounts, Journal)
-        return _of_journal(accounts, first, last)
-    lines = [line for line in found.lines if is_within(line.time, first, last)]
-    return found._replace(lines=lines)
+    with journal.newest() as state:
+        balance = state.balance()
+        every = list(lines(journal))
+        made = amendments(journal)
+        spent = total(line.paid for line in every)
+        if spent != balance.spent:
+            raise LedgerError(
+                f"{journal.path}: the orders come to {plainly(spent)}, the ledger says"
+                f" {plainly(balance.spent)}"
+            )
+        own = [line for line in every if is_within(line.time, first, last)]
+        asked = [
+            each for each in _offers(journal) if is_within(each.begun, first, last)
+        ]
+        short = {each.client: each for each in journal.events() if each.kind == "short"}
+        system = state.system_ahead()
+        return Statement(own, made, system, *balance, asked, short)
 
 
 def is_within(
@@ -405,37 +397,14 @@ def is_within(
     return (since is None or since <= time) and (until is None or time < until)
 
 
-def _of_journal(
-    journal: Journal,
-    since: str | None,
-    until: str | None,
-) -> Statement:
-    with journal.newest() as state:
-        balance = state.balance()
-        every = list(lines(journal))
-        made = amendments(journal)
-        spent = total(line.paid for line in every)
-        if spent != balance.spent:
-            raise LedgerError(
-                f"{journal.path}: the orders come to {plainly(spent)}, the ledger says"
-                f" {plainly(balance.spent)}"
-            )
-        own = [line for line in every if is_within(line.time, since, until)]
-        asked = [
-            each for each in _offers(journal) if is_within(each.begun, since, until)
-        ]
-        return Statement(own, made, state.system_ahead(), *balance, asked, {})
-
-
 def _offers(journal: Journal) -> list[Offered]:
     """Return the prices and the supply of the settled rounds."""
     found = []
     for entry in journal.tables.of_kinds("begun"):
         body = json.loads(entry.body)
         if body["round"] <= journal.settled:
-            supply = stated(supply_of(body["supply"]))
             prices = tuple(body["price"])
-            found.append(Offered(body["round"], entry.at, prices, supply))
+            found.append(Offered(body["round"], entry.at, prices, body["supply"]))
     return found
 
 
@@ -502,84 +471,8 @@ def amendments(journal: Journal) -> list[AmendmentRow]:
     return found
 
 
-def _of_store(store: LedgerStore) -> Statement:
-    """Return the statement of a store of format 3."""
-    with store.snapshot():
-        system, settled, amendments = (
-            store.terms(),
-            store.settled,
-            store.amendments(voided=True),
-        )
-        in_force = [each for each in amendments if not each.voided]
-        lines = _lines(store, in_force, system.currency)
-        reserved, recorded = reserve(store.outstanding(), exact), store.spent()
-        offers, events = store.offers(), store.events()
-    loose = [exact(each.change.adjust) for each in in_force if each.order is None]
-    spent = total([*(line.paid for line in lines), *loose])
-    if (
-        recorded is not None and spent != recorded
-    ):  # an older version recorded no exact sum
-        raise LedgerError(
-            f"{store.path}: the orders come to {plainly(spent)}, the ledger says"
-            f" {plainly(recorded)}"
-        )
-    return Statement(
-        lines,
-        amendments,
-        system,
-        settled,
-        exact(system.money(settled + 1)),
-        spent,
-        reserved,
-        offers,
-        {each.client: each for each in events if each.kind == "short"},
-    )
-
-
-def _lines(
-    store: LedgerStore,
-    amendments: Iterable[AmendmentRow],
-    currency: str,
-) -> list[OrderLine]:
-    """Return one line for each order, by round and client."""
-    keys, begun = store.keys(), store.times()
-    late, adjusted = (
-        defaultdict[tuple[int, int], list[Ordered]](list),
-        defaultdict[tuple[int, int], list[Decimal]](list),
-    )
-    for row in store.corrections():
-        late[row[:2]].append(row)
-    for each in amendments:
-        if each.order is not None:
-            adjusted[each.order].append(exact(each.change.adjust))
-    lines = []
-    for row in sorted(store.orders()):
-        order = row[:2]
-        parts = [row, *late[order]]
-        delivered = sum(each.admitted or 0 for each in parts)
-        charged = total(each.exact_charge for each in parts)
-        change = total(adjusted[order])
-        line = OrderLine(
-            round=row.round,
-            client=row.client,
-            time=begun[row.round],
-            currency=currency,
-            price=exact(row.price),
-            asked=row.ordered,
-            delivered=delivered,
-            free=min(row.free, delivered),
-            charged=charged,
-            adjusted=change,
-            paid=total([charged, change]),
-            answered=row.learned,
-            keys=tuple(keys.get(order, ())),
-        )
-        lines.append(line)
-    return lines
-
-
 @contextmanager
-def opened(folder: Path | str, writes: bool = False) -> Iterator[Accounts]:
+def opened(folder: Path | str, writes: bool = False) -> Iterator[Journal]:
     """Open the accounts of a folder, and close them afterwards.
 
     Without `writes` nothing is written, so that the folder may be on a disk that cannot
@@ -589,12 +482,8 @@ def opened(folder: Path | str, writes: bool = False) -> Iterator[Accounts]:
         yield accounts
 
 
-def _accounts_in(place: Place, writes: bool = True) -> Accounts:
-    try:
-        tables = tables_at(place, writes)
-    except OldFormatError:
-        assert isinstance(place, Path)
-        return LedgerStore(file_of(place), writes)
+def _accounts_in(place: Place, writes: bool = True) -> Journal:
+    tables = tables_at(place, writes)
     try:
         return Journal(tables)
     except BaseException:
@@ -612,16 +501,7 @@ def client_in(
     if number.isdecimal() and len(number) < MOST_DIGITS:
         return int(stated)
     with opened(folder) as accounts:
-        if isinstance(accounts, LedgerStore):
-            raise SettingError(f"{name} = {shown(stated)}: the clients have numbers")
         return Roll(accounts.state.system_ahead()).number(name, stated)
-
-
-def store_of(accounts: Accounts) -> LedgerStore:
-    """Return the accounts of a run on Flower; refuse those of Books."""
-    if not isinstance(accounts, LedgerStore):
-        raise DataError(f"{accounts.path}: holds the accounts of no run on Flower")
-    return accounts
 
 
 def amend(
@@ -638,10 +518,7 @@ def amend(
     author, reason = signed("amend", by, why)
     name = name_of("amend: key", key)
     with opened(folder, writes=True) as accounts:
-        if isinstance(accounts, LedgerStore):
-            known = None if order is None else order_of("amend", *order)
-            accounts.amend(change, author, reason, known, name)
-        elif order is None:
+        if order is None:
             _check_no_adjust(change)
             accounts.amend(change, author, reason, name)
         else:
@@ -660,7 +537,7 @@ def _check_no_adjust(change: Amendment) -> None:
         )
 
 
-def backup(accounts: Accounts, file: Path) -> Statement:
+def backup(accounts: Journal, file: Path) -> Statement:
     """Copy the accounts as they are now into one file, whole or not at all, and return
     the statement of the copy.
     """
@@ -671,7 +548,7 @@ def backup(accounts: Accounts, file: Path) -> Statement:
     partial = partial_of(file)
     with on_disk(file):
         try:
-            _tables_of(accounts).backup(partial)
+            accounts.tables.backup(partial)
             with closing(_accounts_in(partial, writes=False)) as copy:
                 found = statement(copy)
             sync(partial)
@@ -679,85 +556,6 @@ def backup(accounts: Accounts, file: Path) -> Statement:
         finally:
             partial.unlink(missing_ok=True)
     return found
-
-
-def _tables_of(accounts: Accounts) -> LedgerStore | Tables:
-    return accounts if isinstance(accounts, LedgerStore) else accounts.tables
-
-
-def void(
-    folder: Path | str,
-    id_: int,
-    by: str,
-    why: str,
-    out: Path,
-) -> tuple[AmendmentRow, Statement | None]:
-    """Copy the accounts of a folder to `out`, and take an amendment out of the copy.
-
-    Parameters
-    ----------
-    folder : Path or str
-        The accounts, which stay as they are.
-    id_ : int
-        Number of the amendment.
-    by, why : str
-        Who takes it out, and the reason.
-    out : Path
-        The new folder. Of a run on Flower it has all files.
-
-    Returns
-    -------
-    amendment, statement : tuple of AmendmentRow and Statement
-        The amendment, and the statement of the copy; None as long as another amendment
-        cannot be applied either.
-    """
-    author, reason = signed("void", by, why)
-    if out.exists():
-        raise DataError(f"{out}: exists already; choose another folder for the copy")
-    partial = partial_of(out)
-    with on_disk(out), opened(folder) as accounts:
-        store = _voidable(accounts)
-        try:
-            copytree(
-                folder,
-                partial,
-                symlinks=True,
-                ignore=ignore_patterns(f"{LEDGER}*", ANCHOR, f".*{PARTIAL}"),
-            )
-            partial.chmod(0o700)
-            store.backup(partial / LEDGER)
-            with closing(LedgerStore(partial / LEDGER)) as copy:
-                found = _voided(copy, id_, author, reason, out)
-                after = statement(copy) if copy.can_be_applied() else None
-            partial.rename(out)
-        finally:
-            rmtree(partial, ignore_errors=True)
-    return found, after
-
-
-def _voidable(accounts: Accounts) -> LedgerStore:
-    if isinstance(accounts, LedgerStore):
-        return accounts
-    raise LedgerError(
-        f"{accounts.path}: all its amendments can be applied, each was checked when it"
-        " was written; amend the opposite instead"
-    )
-
-
-def _voided(
-    copy: LedgerStore,
-    id_: int,
-    by: str,
-    why: str,
-    out: Path,
-) -> AmendmentRow:
-    """Take an amendment out of a copy that is not in its place yet; errors name the
-    place.
-    """
-    try:
-        return copy.void(id_, by, why)
-    except LedgerError as error:
-        raise LedgerError(str(error).replace(str(copy.path.parent), str(out))) from None
 
 
 def export(

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.books.messages import LARGEST
 from headgate.errors import DataError
+from headgate.limits import LARGEST
 
 NamedArrays = Mapping[str, NDArray[Any]]
 """the parameters of a model, by name"""

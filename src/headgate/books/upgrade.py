@@ -2,7 +2,6 @@
 entries of the journal, with the orders as they were recorded.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterable
 from contextlib import closing
@@ -12,21 +11,14 @@ from typing import Any
 import numpy as np
 
 from headgate.books.addresses import Address, place_of
-from headgate.books.course import supply_table
-from headgate.books.database import OldFormatError
+from headgate.books.anchor import ANCHOR
+from headgate.books.database import LEDGER, OldFormatError
 from headgate.books.durable import on_disk
 from headgate.books.exact import exact, plainly
+from headgate.books.format3 import OldAmendment, OldLedger, OldOrder, OldRound
 from headgate.books.in_file import FileTables
 from headgate.books.journal import GENESIS, Journal, chained, changed, requested
-from headgate.books.ledger_store import (
-    LEDGER,
-    AmendmentRow,
-    Event,
-    LedgerStore,
-    Ordered,
-    RoundRow,
-)
-from headgate.books.nouns import Entry
+from headgate.books.nouns import Entry, Event
 from headgate.books.opening import tables_at
 from headgate.books.state import system_table, to_text
 from headgate.books.statement import Statement, statement
@@ -36,6 +28,8 @@ from headgate.writing import FolderLock, partial_of, sync
 KEPT = "ledger-3.sqlite"
 """the copy of the accounts as they were"""
 LOGS = ("-wal", "-shm")
+OF_THE_LOG = ("rejected", "quarantined", "lifted")
+"""kinds of events that follow from other fields of an entry"""
 
 
 def upgrade(folder: Path | str) -> Statement | None:
@@ -44,19 +38,18 @@ def upgrade(folder: Path | str) -> Statement | None:
     Parameters
     ----------
     folder : str or pathlib.Path
-        The accounts. Nobody may have them open. Those in PostgreSQL are in format 4.
+        The accounts, or a run on Flower. Nobody may have them open. Those in PostgreSQL
+        are in format 4.
 
     Returns
     -------
     Statement or None
-        The statement of the new accounts, which is that of the old ones; None: they are
-        in format 4 already.
+        The statement of the new accounts; None: they are in format 4 already.
 
     Raises
     ------
     DataError, LedgerError
-        If the folder holds no accounts of format 3, or those of a run on Flower. It
-        stays as it is.
+        If the folder holds no accounts of format 3. It stays as it is.
     """
     place = place_of("upgrade: folder", folder)
     if isinstance(place, Address):
@@ -64,7 +57,10 @@ def upgrade(folder: Path | str) -> Statement | None:
         return None
     path, kept = place / LEDGER, place / KEPT
     if not path.is_file():
-        raise DataError(f"{place}: holds no {LEDGER}; a folder of headgate.Books does")
+        raise DataError(
+            f"{place}: holds no {LEDGER}; a folder of headgate.Books or of a run on"
+            " Flower does"
+        )
     partial = partial_of(path)
     with FolderLock() as lock, on_disk(place):
         lock.take(place, place)
@@ -72,11 +68,10 @@ def upgrade(folder: Path | str) -> Statement | None:
         if _is_new(path):
             return None
         try:
-            with closing(LedgerStore(path)) as store:
-                _check_of_books(store)
-                _copy(store, kept)
-                before = statement(store)
-                found = _written(store, partial, before)
+            with closing(OldLedger(path)) as old:
+                _copy(old, kept)
+                found = _written(old, partial)
+            (place / ANCHOR).unlink(missing_ok=True)  # it may count other amendments
             for log in LOGS:  # of the old file, which is closed and whole
                 path.with_name(path.name + log).unlink(missing_ok=True)
             sync(partial)
@@ -96,111 +91,104 @@ def _is_new(path: Path) -> bool:
     return True
 
 
-def _check_of_books(store: LedgerStore) -> None:
-    if store.initial()[0]:
-        raise DataError(
-            f"{store.path}: holds the accounts of a run on Flower, which stay in format"
-            " 3"
-        )
-
-
-def _copy(store: LedgerStore, kept: Path) -> None:
+def _copy(old: OldLedger, kept: Path) -> None:
     partial = partial_of(kept)
     partial.unlink(missing_ok=True)
-    store.backup(partial)
+    old.backup(partial)
     sync(partial)
     partial.replace(kept)
 
 
-def _written(
-    store: LedgerStore,
-    path: Path,
-    before: Statement,
-) -> Statement:
-    """Write the new accounts into a file of their own, and compare both statements."""
+def _written(old: OldLedger, path: Path) -> Statement:
+    """Write the new accounts into a file of their own, and compare what was spent."""
     with closing(FileTables(path)) as tables:
         with tables.transaction():
-            tables.create(store.experiment)
-            tables.append(_opening(store))
+            tables.create(old.name)
+            tables.append(_opening(old))
+        if old.nodes():
+            tables.put_nodes(old.nodes())
         journal = Journal(tables)
-        History(store).write(journal)
+        History(old).write(journal)
         journal.audit()
         after = statement(journal)
         tables.close_log()
-    for name in ("spent", "reserved"):
-        old, new = getattr(before, name), getattr(after, name)
-        if old != new:
-            raise DataError(
-                f"{store.path}: {name} is {plainly(old)}, and would be {plainly(new)};"
-                " nothing was changed"
-            )
+    if old.spent() != after.spent:
+        raise DataError(
+            f"{old.path}: {plainly(old.spent())} was spent, and would be"
+            f" {plainly(after.spent)}; nothing was changed"
+        )
     return after
 
 
-def _opening(store: LedgerStore) -> Entry:
-    system = store.system()
+def _opening(old: OldLedger) -> Entry:
     opening = {
-        "name": store.experiment,
+        "name": old.name,
         "version": 4,
-        "system": system_table(system),
-        "terms": json.loads(str(store.meta("terms"))),
+        "system": system_table(old.system),
+        "terms": old.terms,
         "seed": None,
     }
-    times = store.times()
-    at = min(times.values(), default="")
+    if not old.keeps:
+        opening["keeps"] = False
+    if old.initial():
+        opening["initial"] = old.initial()
+    at = min((row.begun for row in old.rounds()), default="")
     fields = (1, at, "opened", "", "from format 3", None, to_text(opening))
     return Entry(*fields, chained(GENESIS, *fields))
 
 
 class History:
-    """What a store of format 3 says happened, by round."""
+    """What a ledger of format 3 says happened, by round."""
 
-    def __init__(self, store: LedgerStore) -> None:
-        self.store = store
-        self.orders = defaultdict[int, list[Ordered]](list)
+    def __init__(self, old: OldLedger) -> None:
+        self.old = old
+        self.rounds = old.rounds()
+        self.orders = defaultdict[int, list[OldOrder]](list)
         """orders by the round in which they were written"""
-        self.learned = defaultdict[int, list[Ordered]](list)
+        self.learned = defaultdict[int, list[OldOrder]](list)
         """orders, and samples that were told of later, by the round of the answer"""
         self.later = defaultdict[tuple[int, int], int](int)
         """samples of an order that were told of after it was closed"""
-        self.amendments = defaultdict[int, list[AmendmentRow]](list)
+        self.amendments = defaultdict[int, list[OldAmendment]](list)
         self.events = defaultdict[int, list[Event]](list)
-        self.keys = store.keys()
+        self.keys, self.told = old.keys(), old.told()
         self.seen = set[tuple[int, str]]()
-        for row in store.orders():
+        self.taken = set[tuple[int, int]]()
+        """orders of which what was told of later is counted already"""
+        for row in old.orders():
             self.orders[row.round].append(row)
-        self.corrections = set(store.corrections())
+        self.corrections = set(old.corrections())
         for row in self.corrections:
             self.later[row[:2]] += row.admitted or 0
-        for row in (*store.orders(), *self.corrections):
+        for row in (*old.orders(), *sorted(self.corrections)):
             if row.learned is not None:
                 self.learned[row.learned].append(row)
-        for each in store.amendments():
+        for each in old.amendments():
             self.amendments[each.round].append(each)
-        for event in store.events():
+        for event in old.events():
             self.events[event.round].append(event)
 
     def write(self, journal: Journal) -> None:
         """Write everything as entries."""
         self._write_terms(journal, 0)
-        for row in self.store.rounds():
+        evaluations = self.old.evaluations()
+        for row in self.rounds:
             self._begin(journal, row)
-            self._settle(journal, row)
+            if row.settled:
+                self._settle(journal, row)
+            if row.round in evaluations:
+                said = {"judged": {}, "said": evaluations[row.round]}
+                journal.write("noted", {"round": row.round, **said})
             self._write_terms(journal, row.round)
-        open_ = self.store.begun()
-        if open_ is not None:
-            self._begin(journal, open_)
-            self._write_terms(journal, open_.round)
 
-    def _begin(self, journal: Journal, row: RoundRow) -> None:
-        state, supply = journal.state, row.supply
-        present = None
-        if supply.present is not None:
-            present = np.flatnonzero(np.asarray(supply.present)).tolist()
+    def _begin(self, journal: Journal, row: OldRound) -> None:
+        state, present = journal.state, None
+        if "present" in row.supply:
+            present = np.flatnonzero(row.supply["present"]).tolist()
         orders = self.orders[row.round]
-        body = {
-            "price": row.price.tolist(),
-            "supply": supply_table(supply),
+        body: dict[str, Any] = {
+            "price": row.price,
+            "supply": row.supply,
             "clients": state.there(present),
             "expires": None,
             "overdraft": 0.0,
@@ -208,36 +196,66 @@ class History:
             "orders": sorted(list(order[1:4]) for order in orders),
             "recorded": True,
         }
+        paid = _paid(orders, row.price, state.system.clients)
+        if paid != row.price:
+            body["paid"] = paid
         t = row.round
         asked = {"round": t}
         journal.write("begun", asked, lambda _: body, f"begun {t}", at=row.begun)
 
-    def _settle(self, journal: Journal, row: RoundRow) -> None:
+    def _settle(self, journal: Journal, row: OldRound) -> None:
         t = row.round
         events = self.events[t]
         refused = {e.client: e.reason for e in events if e.kind == "rejected"}
         caught = {e.client for e in events if e.kind == "quarantined"}
         asked = {
-            "reports": self._reports(t),
+            "reports": self._reports(t, caught),
             "round": t,
             "refused": [list(each) for each in sorted(refused.items())],
             "all": False,
         }
-        made = {"caught": sorted(caught), "known": {}}
+        made: dict[str, Any] = {"caught": sorted(caught), "known": {}}
+        if self.old.initial() and row.notes is not None:
+            made |= self._notes(row.notes, t, journal.state.system.clients)
         journal.write("settled", asked, lambda _: made, f"settled {t}", at=row.begun)
 
-    def _reports(self, t: int) -> list[list[Any]]:
+    def _notes(
+        self,
+        notes: dict[str, Any],
+        t: int,
+        clients: int,
+    ) -> dict[str, Any]:
+        """Return what a run on Flower recorded of a round."""
+        made: dict[str, Any] = {}
+        flat = notes.pop("losses")
+        if flat is not None:
+            made["losses"] = [
+                flat[i : i + clients] for i in range(0, len(flat), clients)
+            ]
+        events = [each for each in self.events[t] if each.kind not in OF_THE_LOG]
+        if t in self.told:
+            made["told"] = self.told[t]
+        return {**made, "events": events, "notes": notes}
+
+    def _reports(self, t: int, caught: set[int]) -> list[list[Any]]:
         """Return what was learned in a round as reports. What was told of later stays
-        under way until then.
+        under way until then; of a client that came into quarantine it was told now,
+        because that ends all that is under way at it.
         """
         found: dict[tuple[int, int], list[Any]] = {}
         for row in self.learned[t]:
             admitted, own = row.admitted or 0, (row.client, row.round)
-            correction = row in self.corrections
-            missing = 0 if correction else row.ordered - admitted - self.later[row[:2]]
+            order = (row.round, row.client)
+            correction, later = row in self.corrections, self.later[order]
+            if correction and order in self.taken:
+                continue
+            if row.client in caught and not correction:
+                admitted, later = admitted + later, 0
+                self.taken.add(order)
+            missing = 0 if correction else row.ordered - admitted - later
             keys = list[str]()
             if row.round == t:
-                keys = self._keys(row.client, self.keys.get(row[:2], []))
+                keys = self._keys(row.client, self.keys.get(order, []))
             if own in found:
                 found[own][2] += admitted
                 continue
@@ -272,3 +290,20 @@ class History:
         for event in self.events[t]:
             if event.kind == "lifted" and event.client in journal.state.quarantined:
                 journal.write("lifted", {"client": event.client, "after": t})
+
+
+def _paid(
+    orders: Iterable[OldOrder],
+    price: list[float],
+    clients: int,
+) -> list[float]:
+    """Return the prices of a round without the looks that were not taken: one for all
+    clients if these were none, else one for each.
+    """
+    listed = list(orders)
+    each = price * clients if len(price) == 1 else list(price)
+    if all(row.price == each[row.client] for row in listed):
+        return price
+    for row in listed:
+        each[row.client] = row.price
+    return each

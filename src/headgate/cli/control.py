@@ -93,13 +93,16 @@ def _plan_rest(
     overrides: list[str],
     format_: Format,
 ) -> None:
+    from contextlib import closing
+
     from headgate.api import load
-    from headgate.books.statement import opened, store_of
-    from headgate.flower.playable import FlowerAccounts
+    from headgate.books.opening import tables_at
+    from headgate.flower.accounts import FlowerAccounts
 
     experiment = load(str(folder / "config.toml"), *overrides)
-    with opened(folder) as store, status(format_, "rehearsing"):
-        accounts = FlowerAccounts.of(experiment, store_of(store))
+    tables = tables_at(folder, writes=False)
+    with closing(tables), status(format_, "rehearsing"):
+        accounts = FlowerAccounts.of(experiment, tables)
         last = accounts.system.horizon or experiment.rounds
         found = accounts.rest(experiment.prices, last - accounts.t)
     if format_ is Format.json:

@@ -328,9 +328,9 @@ def clients(
     DIR is a run folder of a run on Flower, or the folder of the accounts of a job of
     NVFlare, for which Flower need not be installed. The run may be in progress. When a
     client comes into quarantine, its open orders are settled: samples in valid reports
-    are paid, the rest is released. With --lift it gets orders again from the next round
-    on, and samples admitted on released orders are paid when it reports them. `headgate
-    ledger export DIR` has every order.
+    are paid, the rest is cancelled. With --lift it gets orders again from the next
+    round on; what it then reports of cancelled orders is recorded, and not paid.
+    `headgate ledger export DIR` has every order.
     """
     from rich.text import Text
 

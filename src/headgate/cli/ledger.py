@@ -272,8 +272,8 @@ def copy(
 def upgrade(folder: Accounts) -> None:
     """Write the accounts in DIR, of an older version, in the format of this one.
 
-    Nobody may have them open. The old file stays beside the new one, as
-    ledger-3.sqlite. Runs on Flower keep the format that they have.
+    DIR is a folder of accounts or of a run on Flower, which nobody may have open. The
+    old file stays beside the new one, as ledger-3.sqlite.
     """
     from headgate.books.addresses import place_of
     from headgate.books.upgrade import KEPT
@@ -287,52 +287,6 @@ def upgrade(folder: Accounts) -> None:
         f"{folder}: round {found.rounds}, {len(found.lines)} orders, spent"
         f" {found.spent:.2f}, reserved {found.reserved:.2f}; as it was: {KEPT}"
     )
-
-
-@commands.command()
-def void(
-    folder: Accounts,
-    id_: Annotated[
-        int,
-        typer.Argument(
-            metavar="ID",
-            help="Number of the amendment, as `show` and errors name it.",
-        ),
-    ],
-    by: By = None,
-    why: Why = "",
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="NEW",
-            help="Folder of the copy; default: DIR-without-ID.",
-            show_default=False,
-        ),
-    ] = None,
-) -> None:
-    """Take amendment ID out of a copy of the accounts in DIR, which stay as they are.
-
-    This is for accounts that cannot be opened because of an amendment. The amendment
-    stays in the copy, signed and without effect. Open the copy in place of DIR if it
-    replays.
-    """
-    from headgate.books import statement as books
-
-    whole = Path(folder).resolve()
-    path = out or whole.with_name(f"{whole.name or 'accounts'}-without-{id_}")
-    found, after = books.void(folder, id_, by or getpass.getuser(), why, path)
-    say(f"{path}: without {found.named()}")
-    if after is None:
-        say(
-            "Another amendment cannot be applied either: `headgate ledger show` on the"
-            " copy names it."
-        )
-    else:
-        say(
-            f"round {after.rounds}, spent {after.spent:.2f}, approved"
-            f" {after.approved:.2f}"
-        )
-        say(f"Opening it replays it; if it opens, use it in place of {folder}.")
 
 
 def _say_sums(place: Path | str, found: "Statement") -> None:

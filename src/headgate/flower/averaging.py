@@ -12,7 +12,7 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
 from numpy.typing import NDArray
 
-from headgate.books.ledger_store import Event
+from headgate.books.nouns import Event
 from headgate.books.updates import UNKNOWN, NamedArrays, in_type_of, shorten
 from headgate.control.types import Floats
 from headgate.errors import SettingError

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from headgate.books.durable import Durable, statements
-from headgate.books.messages import NO_LIMIT, Order, Receipt
 from headgate.control.buffers import keeps_alone
 from headgate.control.checks import path as checked_path
 from headgate.control.checks import whole_number
@@ -35,6 +34,7 @@ from headgate.flower.border import (
     writable_text,
     writable_texts,
 )
+from headgate.flower.messages import NO_LIMIT, Order, Receipt
 from headgate.flower.rules import StatedChoice, choice_of, rule_of
 from headgate.flower.sources import (
     HeldSample,

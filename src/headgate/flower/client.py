@@ -23,7 +23,15 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import Mod
 from numpy.typing import ArrayLike, NDArray
 
-from headgate.books.messages import (
+from headgate.control.checks import path, whole_number
+from headgate.control.scores import Scores
+from headgate.control.types import HALF, Bools
+from headgate.errors import DataError, SettingError, require
+from headgate.escaping import shown
+from headgate.flower.border import Rule, function, instance, items, rule_classes
+from headgate.flower.buffer_store import BufferStore, store_folder, store_name
+from headgate.flower.logs import tell_store
+from headgate.flower.messages import (
     HELD_LOSS,
     NEW_LOSS,
     NEW_RIGHT,
@@ -35,14 +43,6 @@ from headgate.books.messages import (
     from_wire,
     to_wire,
 )
-from headgate.control.checks import path, whole_number
-from headgate.control.scores import Scores
-from headgate.control.types import HALF, Bools
-from headgate.errors import DataError, SettingError, require
-from headgate.escaping import shown
-from headgate.flower.border import Rule, function, instance, items, rule_classes
-from headgate.flower.buffer_store import BufferStore, store_folder, store_name
-from headgate.flower.logs import tell_store
 from headgate.flower.sources import HeldSample, Label, Source, unpack
 from headgate.limits import CLIENTS
 

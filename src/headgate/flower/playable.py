@@ -1,15 +1,9 @@
-"""The experiments that can run on Flower, and their accounts. This file needs no
-Flower.
-"""
+"""The experiments that can run on Flower. This file needs no Flower."""
 
 import json
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
-from headgate.books.accounts import Accounts, OpenRound
-from headgate.books.ledger_store import LedgerStore
-from headgate.books.messages import Order
 from headgate.errors import SettingError
 from headgate.escaping import shown
 from headgate.experiment import Experiment
@@ -68,56 +62,3 @@ def without_folder(tables: Mapping[str, Any]) -> dict[str, Any]:
     """Return the tables of a recipe without the folder of its modules."""
     run = {key: value for key, value in tables["run"].items() if key != "folder"}
     return {**tables, "run": run}
-
-
-class FlowerAccounts(Accounts):
-    """The accounts of an experiment that runs on Flower."""
-
-    @classmethod
-    def of(cls, experiment: Experiment, store: LedgerStore) -> "FlowerAccounts":
-        """Return the accounts of an experiment, which must have one policy and one
-        seed.
-        """
-        rules = check_playable(experiment)
-        ((name, policy),) = experiment.policies.items()
-        fixed = {
-            **rules._asdict(),
-            "losses": policy.hears or bool(experiment.training.losses),
-            "late": experiment.data.late,
-        }
-        return cls(
-            store,
-            experiment.system,
-            policy,
-            int(experiment.seeds[0]),
-            experiment.data.price_of_looks(policy.selection),
-            fixed,
-            name,
-        )
-
-    @property
-    def looks_at_samples(self) -> bool:
-        """Whether clients need the model to decide which samples they drop or buy."""
-        policy = self.controller.policy
-        if policy.retention(self.system).scores:
-            return True
-        chosen = policy.selection if self.fixed["choice"] else None
-        return chosen is not None and chosen.looks
-
-    def order(
-        self,
-        now: OpenRound,
-        client: int,
-        train: bool = True,
-    ) -> Order:
-        """Return the order to one client; a selection that uses losses states its rule
-        for the present round.
-        """
-        order = super().order(now, client, train)
-        selection = self.controller.policy.selection
-        if not order.choice or selection is None or not selection.listens:
-            return order
-        looks = bool(selection.looking(now.before)[0, client])
-        rule = table_of(SELECTION, selection.now(looks))
-        choice = json.dumps({**json.loads(order.choice), "rule": rule})
-        return replace(order, choice=choice)

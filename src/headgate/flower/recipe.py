@@ -21,7 +21,6 @@ from flwr.serverapp import Grid, ServerApp
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
-from headgate.books.messages import Order
 from headgate.control.checks import path
 from headgate.control.retention import Retention
 from headgate.control.scores import Scores, scores_of
@@ -31,6 +30,7 @@ from headgate.errors import SettingError
 from headgate.experiment import Experiment, load
 from headgate.flower.border import function, writable_texts
 from headgate.flower.client import HeldSamples, headgate_client
+from headgate.flower.messages import Order
 from headgate.flower.rounds import Discipline
 from headgate.flower.sources import Batch, Sample, Source, pack, unpack
 from headgate.flower.strategy import AdmissionStrategy

@@ -19,10 +19,11 @@ from flwr.app.message import remove_content_from_message
 from flwr.proto.runtime_pb2 import PullAppMessagesRequest, PullAppMessagesResponse
 from flwr.serverapp import Grid
 
-from headgate.books.ledger_store import Event, LedgerStore, Node
-from headgate.books.messages import NONCE, RECORD, Identity, from_wire
+from headgate.books.nouns import Event, Node
 from headgate.errors import DataError
+from headgate.flower.accounts import FlowerAccounts
 from headgate.flower.keys import read_keys
+from headgate.flower.messages import NONCE, RECORD, Identity, from_wire
 
 IDENTITY = f"{MessageType.QUERY}.identity"
 ANSWER_WITHIN = 120.0
@@ -35,14 +36,14 @@ SETTLED = 2.0
 """seconds for which an inner strategy sees the same clients, and the least time that it
 may wait for more clients
 """
-NEVER = 0.0
+NEVER = 0
 """turn of a node that claims a client but was never that client; nodes that were have
 the turns 1, 2, …
 """
 
 
 class Roster:
-    """The nodes whose clients are known. They are kept in the store, so that a
+    """The nodes whose clients are known. They are kept in the accounts, so that a
     restarted server does not ask again.
 
     `keys` is the file of the deployment's keys. If it is None, each node is asked for
@@ -51,14 +52,14 @@ class Roster:
 
     def __init__(
         self,
-        store: LedgerStore,
+        accounts: FlowerAccounts,
         clients: int,
         keys: Path | None = None,
     ) -> None:
-        self._store, self.clients, self._keys = store, clients, keys
+        self._accounts, self.clients, self._keys = accounts, clients, keys
         self._nodes: dict[int, Node] = {}
-        self._turns: dict[int, float] = {}
-        self._index(store.nodes())
+        self._turns: dict[int, int] = {}
+        self._index(accounts.nodes())
         self._checks = 0
         self._failures: dict[int, int] = {}
         self._not_before: dict[int, int] = {}
@@ -148,7 +149,7 @@ class Roster:
         return holder
 
     def _remember(self, nodes: Collection[Node]) -> None:
-        self._store.remember_nodes(nodes)
+        self._accounts.remember_nodes(nodes)
         self._index(nodes)
 
     def _index(self, nodes: Collection[Node]) -> None:
@@ -186,7 +187,7 @@ class Roster:
         if found:
             self._remember(found.values())
         if events:
-            self._store.note(events)
+            self._accounts.note(events)
 
     def _claimed(self, content: RecordDict) -> int:
         """Return the client that a node states in its reply."""

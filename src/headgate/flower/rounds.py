@@ -12,26 +12,24 @@ from flwr.app import Array, ArrayRecord, ConfigRecord, Message, MetricRecord, Re
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
-from headgate.books.accounts import Accounts, Answer, OpenRound
-from headgate.books.ledger_store import Event
-from headgate.books.messages import (
+from headgate.books.nouns import Event
+from headgate.books.updates import HUGE, NamedArrays, check_update
+from headgate.control.checks import amount, whole_number
+from headgate.control.types import Floats, Losses
+from headgate.errors import DataError, HeadgateError
+from headgate.escaping import one_line
+from headgate.flower.accounts import Answer, FlowerAccounts, OpenRound
+from headgate.flower.messages import (
     HELD_LOSS,
-    LARGEST,
     NEW_LOSS,
     NEW_RIGHT,
     RECORD,
-    TEXT,
     Ahead,
     Order,
     Receipt,
     from_wire,
 )
-from headgate.books.updates import HUGE, NamedArrays, check_update
-from headgate.control.checks import amount, whole_number
-from headgate.control.types import Floats, Losses
-from headgate.errors import DataError
-from headgate.escaping import one_line
-from headgate.limits import TINY
+from headgate.limits import LARGEST, LINE, TINY
 
 HEADER = 4_096
 """largest header of an array, in bytes"""
@@ -139,7 +137,7 @@ class CheckedReplies:
 
 
 def check_replies(
-    accounts: Accounts,
+    accounts: FlowerAccounts,
     now: OpenRound,
     sent: Mapping[int, Order],
     replies: Iterable[Message],
@@ -182,7 +180,7 @@ def check_replies(
 
 
 def _judge(
-    accounts: Accounts,
+    accounts: FlowerAccounts,
     now: OpenRound,
     order: Order,
     reply: Message,
@@ -213,7 +211,7 @@ def _judge(
         if order.losses:
             _check_losses(metrics)
         return answer, Update(order.client, receipt.n, arrays, metrics, reply)
-    except DataError as error:
+    except HeadgateError as error:
         reason = str(error)
     except Exception as error:  # untrusted bytes can fail in many ways
         reason = f"its answer cannot be read ({type(error).__name__}: {error})"
@@ -406,9 +404,9 @@ def numbers(records: Iterable[Mapping[str, Any]]) -> dict[str, float]:
         if len(found) + len(record) > METRICS:
             raise DataError(f"its answer has more than {METRICS} metrics")
         for name, value in record.items():
-            if len(name) > TEXT or not name.isprintable():
+            if len(name) > LINE or not name.isprintable():
                 raise DataError(
-                    f"a metric's name is not one line of at most {TEXT} printable"
+                    f"a metric's name is not one line of at most {LINE} printable"
                     " characters"
                 )
             if (

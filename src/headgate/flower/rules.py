@@ -12,10 +12,10 @@ import json
 from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
-from headgate.books.messages import Order
 from headgate.control.retention import Retention, WindowRule
 from headgate.control.selection import Selection
 from headgate.errors import DataError
+from headgate.flower.messages import Order
 from headgate.limits import SAMPLES
 from headgate.limits import WINDOW as LONGEST
 from headgate.registry import RETENTION, SELECTION, Slot, fill, nearest, table_of

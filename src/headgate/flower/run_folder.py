@@ -15,10 +15,12 @@ from typing import Any
 
 from flwr.common import log
 
-from headgate.books.ledger_store import LEDGER, LedgerStore, RoundRow
+from headgate.books.database import LEDGER
+from headgate.books.in_file import FileTables
 from headgate.errors import DataError
 from headgate.experiment import Experiment
 from headgate.experiment.build import differing
+from headgate.flower.accounts import FlowerAccounts, SettledRound
 from headgate.flower.playable import without_folder
 from headgate.reading import read_toml
 from headgate.records.reader import (
@@ -90,20 +92,21 @@ class RunRecord:
         if self._watching is not None:
             lock.enter_context(self._watching)
             self._watching(folder, [])
-        self.store = LedgerStore(folder / LEDGER)
-        lock.callback(self.store.close)
+        tables = FileTables(folder / LEDGER)
+        lock.callback(tables.close)
+        self.accounts = FlowerAccounts.of(experiment, tables)
 
     def rewrite(self) -> None:
         """Write the tables again from the ledger, because a crash may have come between
         writing the ledger and a table.
         """
-        rounds = self.store.rounds()
+        rounds = self.accounts.rounds()
         self._writer.rewrite("metrics", [each.metrics for each in rounds])
         self._writer.rewrite(
             "clients", [each.clients for each in rounds if each.clients is not None]
         )
 
-    def append(self, done: RoundRow) -> None:
+    def append(self, done: SettledRound) -> None:
         self._writer.append("metrics", [done.metrics])
         self._writer.append("clients", [] if done.clients is None else [done.clients])
         if self._watching is not None:
@@ -140,7 +143,7 @@ class RunRecord:
             guessing=[],
             discipline=self.discipline,
             line=self._line,
-            **self.store.refusals(),
+            **self.accounts.refusals(),
         )
 
     def end(self, t: int) -> None:

@@ -27,16 +27,9 @@ from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedXgbBagging, FedXgbCyclic, Result, Strategy
 from numpy.typing import ArrayLike
 
-from headgate.books.accounts import OpenRound, Settlement
 from headgate.books.border import prices_for
 from headgate.books.durable import on_disk
-from headgate.books.ledger_store import Event
-from headgate.books.messages import (
-    RECORD,
-    Ended,
-    Order,
-    to_wire,
-)
+from headgate.books.nouns import Event
 from headgate.books.saved import money_text
 from headgate.books.statement import statement
 from headgate.books.updates import NamedArrays, in_type_of
@@ -49,10 +42,17 @@ from headgate.escaping import one_line, shown
 from headgate.experiment import Experiment
 from headgate.experiment.build import build
 from headgate.experiment.recipes import read_recipe
+from headgate.flower.accounts import OpenRound, Settlement
 from headgate.flower.averaging import Averaging
 from headgate.flower.border import function, instance, items, writable_texts
 from headgate.flower.keys import VARIABLE
 from headgate.flower.logs import shorten_refusals
+from headgate.flower.messages import (
+    RECORD,
+    Ended,
+    Order,
+    to_wire,
+)
 from headgate.flower.parameters import (
     StrategyMemory,
     keep_only,
@@ -62,7 +62,7 @@ from headgate.flower.parameters import (
     record_of,
     write_parameters,
 )
-from headgate.flower.playable import FlowerAccounts, check_playable
+from headgate.flower.playable import check_playable
 from headgate.flower.roster import (
     ANSWER_WITHIN,
     ClientGrid,
@@ -203,13 +203,12 @@ class Gated(Strategy):
                     prices is not None,
                     own,
                 )
-            self.store = self._record.store
-            self.accounts = FlowerAccounts.of(self.experiment, self.store)
+            self.accounts = self._record.accounts
         except BaseException:
             self._lock.close()
             raise
         keys = os.environ.get(VARIABLE)
-        self._roster = Roster(self.store, clients, Path(keys) if keys else None)
+        self._roster = Roster(self.accounts, clients, Path(keys) if keys else None)
         self._evaluate: Evaluate | None = None
         self._started = False
         self._grid = cast(Grid, None)
@@ -323,9 +322,9 @@ class Gated(Strategy):
     def _earlier(self) -> Result:
         """Return the metrics of the rounds that are recorded."""
         result = Result()
-        for past in self.store.rounds():
+        for past in self.accounts.rounds():
             self._remember(result, past.metrics)
-        for t, said in self.store.evaluations().items():
+        for t, said in self.accounts.evaluations().items():
             result.evaluate_metrics_clientapp[t] = MetricRecord(dict(said))
         return result
 
@@ -358,14 +357,14 @@ class Gated(Strategy):
         self._record.discipline = asdict(self.discipline)
         with on_disk(self._record.folder):
             folder = self._record.parameters
-            settled = self.store.rounds(after=self.accounts.t - 1)
+            settled = self.accounts.rounds(after=self.accounts.t - 1)
             if settled:
                 self._file = settled[0].parameters, settled[0].sha256
             else:
-                self._file = self.store.initial()
+                self._file = self.accounts.initial()
             if not self._file[0]:
                 self._file = write_parameters(folder, 0, initial)
-                self.store.remember_initial(*self._file)
+                self.accounts.remember_initial(*self._file)
             self._model, memory = read_parameters(folder, *self._file)
             self._memory.restore(memory)
             self._record.rewrite()
@@ -421,7 +420,7 @@ class Gated(Strategy):
             )
         except TooFewNodes as error:
             drawn = {}
-            self.store.note([Event(t, -1, "no training", str(error))])
+            self.accounts.note([Event(t, -1, "no training", str(error))])
 
         asked = {
             node: client
@@ -464,7 +463,7 @@ class Gated(Strategy):
             self.discipline,
             self._fixed_shapes,
         )
-        self.accounts.check_up_to_date(now, checked.answers)
+        self.accounts.check_up_to_date(checked.answers)
         losses = None
         if self.accounts.fixed["losses"]:
             losses = checked.losses(self.experiment.system.clients)
@@ -521,7 +520,7 @@ class Gated(Strategy):
         replies = _messages("aggregate_evaluate: replies", replies)
         found, events = self._evaluated(evaluations(replies, self._asked, self._weight))
         if events:
-            self.store.note(events)
+            self.accounts.note(events)
         if found is not None:
             self._record_evaluation(found)
         return found
@@ -536,14 +535,14 @@ class Gated(Strategy):
             for name, value in found.items()
             if isinstance(value, int | float) and abs(value) <= REAL
         }
-        done = self.store.rounds(after=t - 1)[0]
+        done = self.accounts.rounds(after=t - 1)[0]
         for name, names in SAID.items():
             known = [said[each] for each in names if each in said]
             if known and done.metrics.get(name) is None:
                 judged[name] = known[0]
-        self.store.evaluated(t, judged, said)
+        self.accounts.evaluated(t, judged, said)
         if not self._started:
-            self._record.append(self.store.rounds(after=t - 1)[0])
+            self._record.append(self.accounts.rounds(after=t - 1)[0])
 
     def summary(self) -> None:
         """Log the settings of the run, and the summary of the inner strategy."""
@@ -599,7 +598,7 @@ class Gated(Strategy):
             metrics = self.aggregate_evaluate(t, replies)
             if metrics is not None:
                 result.evaluate_metrics_clientapp[t] = metrics
-        done = self.store.rounds(after=t - 1)[0]
+        done = self.accounts.rounds(after=t - 1)[0]
         self._record.append(done)
         self._remember(result, done.metrics)
         return arrays
@@ -610,9 +609,7 @@ class Gated(Strategy):
         """Apply amendments, unless a round is open; return the last round under the
         amended terms.
         """
-        if self.store.begun() is None:
-            self.accounts.take_up()
-        system = self.accounts.system
+        system = self.accounts.newest().system
         if system is not self.experiment.system:
             self.experiment = self.experiment.under(system)
             self._roster.clients = system.clients
@@ -625,7 +622,8 @@ class Gated(Strategy):
         """Return the clients that get no orders: those in quarantine, and those that
         have left.
         """
-        return self.store.quarantined() | self.accounts.left
+        state = self.accounts.newest()
+        return state.quarantined | state.left
 
     def _view(self, grid: Grid, t: int) -> ClientGrid:
         """Return the grid for the inner strategy."""
@@ -722,7 +720,7 @@ class Gated(Strategy):
     ) -> None:
         """Write a settled round with its model, and log it."""
         t, file = done.now.t, self._file
-        why, ordered = self.accounts.why(done.now), done.now.orders.admitted.sum()
+        why, ordered = done.now.why, done.now.orders.admitted.sum()
         model = self._model if moved is None else moved
         judged, unread = self._judged(t, self._judged_arrays(record_of(model)))
         metrics = self._metrics(done, checked, judged)
@@ -743,7 +741,7 @@ class Gated(Strategy):
             self._file, self._model = file, model
             self._now, self._sent = None, {}
             if not self._started:
-                self._record.append(self.store.rounds(after=t - 1)[0])
+                self._record.append(self.accounts.rounds(after=t - 1)[0])
             if metrics["admitted"] != ordered:
                 why += f", {metrics['admitted']} came"
             line = self._progress_line(checked, metrics, why)
@@ -773,7 +771,7 @@ class Gated(Strategy):
                 " choose another `out`",
                 self._record.folder,
             )
-        found = statement(self.store)
+        found = statement(self.accounts.journal)
         for line in filter(None, (found.sentence, found.dry)):
             log(INFO, "headgate: %s", line)
         with on_disk(self._record.folder):
@@ -781,7 +779,7 @@ class Gated(Strategy):
 
     def _dismiss_those_who_left(self, grid: Grid, there: Mapping[int, int]) -> None:
         """Make clients that have left remove the run's samples, once."""
-        left = self.accounts.left - self._dismissed
+        left = self.accounts.newest().left - self._dismissed
         gone = {client: node for client, node in there.items() if client in left}
         self._dismiss(grid, gone.values())
         self._dismissed |= gone.keys()
@@ -789,7 +787,7 @@ class Gated(Strategy):
     def _dismiss(self, grid: Grid, nodes: Iterable[int]) -> int:
         """Make these nodes remove the run's samples; return how many replied."""
         seconds = min(self.discipline.deadline, ANSWER_WITHIN)
-        over = {RECORD: ConfigRecord(to_wire(Ended(self.store.experiment)))}
+        over = {RECORD: ConfigRecord(to_wire(Ended(self.accounts.name)))}
         t = self.accounts.t
         messages = [addressed(over, node, END, t, seconds) for node in nodes]
         if not messages:
@@ -855,7 +853,7 @@ class Gated(Strategy):
         """Return the round's row of the metrics. Clients report the counts for N and
         n_eff.
         """
-        known = done.known.values()
+        known = done.told.values()
         usage = Usage(
             np.array([sum(update.n for update in checked.updates)]),
             np.array([sum(row.distinct for row in known)]),
@@ -881,12 +879,8 @@ class Gated(Strategy):
         """Return the round's row of the table of clients. Samples that a late reply
         reports count in the round of the reply.
         """
-        closed = [*done.closed, *done.corrected]
-        paid = np.zeros((1, self.experiment.system.clients))
-        clients = [order.client for order in closed]
-        np.add.at(paid[0], clients, [order.charge for order in closed])
         held = self._held_now(done)[None]
-        rows = client_rows(self._played(done), held, paid, done.losses)
+        rows = client_rows(self._played(done), held, done.paid, done.losses)
         return with_none_for_nan(rows[0]) if rows else None
 
     def _played(self, done: Settlement) -> PlayedRound:
@@ -899,8 +893,8 @@ class Gated(Strategy):
         has withdrawn.
         """
         held: Ints = done.ledger.occupancy[0].copy()
-        for row in done.known.values():
-            held[row.client] = max(held[row.client] - row.withdrawn, 0)
+        for client, own in done.told.items():
+            held[client] = max(held[client] - own.withdrawn, 0)
         return held
 
     def _looked(self, now: PlayedRound) -> dict[str, list[Any]]:

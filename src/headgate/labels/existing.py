@@ -5,8 +5,7 @@ were opened, and amendments change them.
 from collections.abc import Collection
 from pathlib import Path
 
-from headgate.books.journal import Journal
-from headgate.books.ledger_store import LEDGER
+from headgate.books.database import LEDGER
 from headgate.books.state import system_of, system_table
 from headgate.books.statement import opened
 from headgate.control.types import System
@@ -37,8 +36,6 @@ def opening_system(settings: GateSettings) -> System:
     if not (folder / LEDGER).exists():
         return settings.system(settings.clients)
     with opened(folder) as accounts:
-        if not isinstance(accounts, Journal):  # of an older version
-            return settings.system(settings.clients)
         known = system_of(accounts.state.opening["system"])
         names = accounts.state.system_ahead().names or ()
     check_clients(settings, names)

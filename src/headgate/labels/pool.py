@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from headgate.books.messages import TEXT
 from headgate.errors import DataError
 from headgate.labels.rows import Refusal, Row, report, rows_in
 from headgate.labels.tasks import Tasks
+from headgate.limits import LINE
 
 TAKEN = ("round", "label", "state", "why", "rejected")
 """columns of tasks and labels, which a sample cannot have"""
@@ -64,6 +64,6 @@ def _sample(row: Row) -> tuple[str, dict[str, Any]]:
     if isinstance(key, bool) or not isinstance(key, str | int):
         raise ValueError("key: must be text")
     key = str(key)
-    if len(key) > TEXT or not key.isprintable() or key != key.strip():
-        raise ValueError(f"key: must be one line of at most {TEXT} printable ones")
+    if len(key) > LINE or not key.isprintable() or key != key.strip():
+        raise ValueError(f"key: must be one line of at most {LINE} printable ones")
     return key, data

@@ -5,11 +5,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.books.messages import LARGEST, LISTED, TEXT, checked
+from headgate.books.border import checked
 from headgate.books.nouns import Purchase
 from headgate.control.checks import amount, text, whole_number
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
+from headgate.limits import LARGEST, LINE, LISTED
 from headgate.nvflare.settings import plain_folder
 from headgate.reading import read_object
 from headgate.writing import json_bytes, replace_file, sync
@@ -172,7 +173,7 @@ def _purchase(model: Any) -> tuple[str, Purchase]:
             f"{SENT} = {shown(sent)}: is no purchase; the model is not as"
             " AdmissionController has sent it"
         )
-    run = text(f"{SENT}.run", sent.get("run"), TEXT)
+    run = text(f"{SENT}.run", sent.get("run"), LINE)
     fields = {
         name: whole_number(
             f"{SENT}.{name}", sent.get(name), int(name == "round"), LARGEST

@@ -8,8 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.books.books import Books
-from headgate.books.messages import checked
+from headgate.books.border import checked
 from headgate.books.nouns import Delivery
+from headgate.books.receipts import deliveries
 from headgate.books.updates import NamedArrays, check_update, in_type_of
 from headgate.errors import DataError, HeadgateError, LedgerError
 from headgate.escaping import one_line, shown
@@ -50,39 +51,20 @@ class Reported(NamedTuple):
     def deliveries(self, books: Books, client: int) -> list[Delivery]:
         """Return what the report says about each order to the client.
 
-        A client ignores an order once it has done a later one, so what it does not
-        report of an open order will not arrive.
-
         Raises
         ------
         LedgerError
             If it reports more than was ordered, or less than it did before.
         """
         rounds = books.under_way().get(client, {}).keys() | self.admitted.keys()
-        found, before = list[Delivery](), 0
-        for t in sorted(rounds):
-            admitted = self.admitted.get(t, 0)
-            order = books.order(t, client)
-            asked = known = left = 0
-            if order is not None:
-                asked, known = order.asked, order.delivered + order.beyond
-                # an order states a position, so samples of earlier orders count in it
-                left = max(asked - known - before, 0)
-            more = admitted - known
-            if more > left:
-                raise LedgerError(
-                    f"round {max(rounds)}: client {client}: admitted {admitted} samples"
-                    f" in round {t}, {left} of {asked} ordered ones were left"
-                )
-            if more < 0:
-                raise LedgerError(
-                    f"round {max(rounds)}: client {client}: takes back {-more} samples"
-                    " that it reported before"
-                )
-            before += more
-            if order is not None:
-                cancelled = max(order.under_way - more, 0)
-                found.append(Delivery(more, cancelled=cancelled, round=t))
+        known = {t: books.order(t, client) for t in rounds}
+        orders = {t: order for t, order in known.items() if order is not None}
+        try:
+            found = deliveries(self.admitted, orders)
+        except LedgerError as error:
+            raise LedgerError(
+                f"round {max(rounds)}: client {client}: {error}"
+            ) from None
         now = max(rounds)
         if not found or found[-1].round != now:
             found.append(Delivery(round=now))

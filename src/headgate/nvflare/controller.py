@@ -16,14 +16,13 @@ from nvflare.app_common.app_constant import AppConstants
 from nvflare.app_common.workflows.base_fedavg import BaseFedAvg
 
 from headgate.books.books import Books
-from headgate.books.messages import TEXT
 from headgate.books.nouns import Delivery, Purchase
 from headgate.books.updates import NamedArrays, check_update, shorten
 from headgate.control.checks import amount, optional, text, whole_number
 from headgate.control.types import System
 from headgate.errors import DataError, HeadgateError, SettingError
 from headgate.escaping import one_line, shown
-from headgate.limits import TINY
+from headgate.limits import LINE, TINY
 from headgate.nvflare.admissions import META, SENT_FIELDS
 from headgate.nvflare.answers import Model, cast, read_report, read_update, same_shapes
 from headgate.nvflare.settings import (
@@ -110,7 +109,7 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         accounts: str = "",
     ) -> None:
         own = "AdmissionController"
-        persistor_id = text(f"{own}: persistor_id", persistor_id, TEXT)
+        persistor_id = text(f"{own}: persistor_id", persistor_id, LINE)
         super().__init__(
             persistor_id=persistor_id,
             ignore_result_error=True,

@@ -6,12 +6,11 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from headgate.books.messages import TEXT
 from headgate.control.checks import amount, text, whole_number
 from headgate.control.types import System
 from headgate.errors import SettingError, require
 from headgate.escaping import shown
-from headgate.limits import SAMPLES, TINY
+from headgate.limits import LINE, SAMPLES, TINY
 from headgate.registry import POLICY, make
 
 
@@ -26,7 +25,7 @@ def plain_folder(name: str, value: object) -> str:
 def plain_sites(name: str, value: object) -> list[str]:
     """Return the names of clients, which must differ."""
     sites = [
-        text(f"{name}[{m}]", site, TEXT) for m, site in enumerate(_listed(name, value))
+        text(f"{name}[{m}]", site, LINE) for m, site in enumerate(_listed(name, value))
     ]
     require(bool(sites), name, value, "a list with the name of at least one client")
     for m, site in enumerate(sites):

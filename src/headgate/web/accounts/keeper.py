@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from headgate.books.addresses import SCHEMES, Address, Place
 from headgate.books.books import Books
-from headgate.books.ledger_store import LEDGER
+from headgate.books.database import LEDGER
 from headgate.control.checks import path as checked_path
 from headgate.errors import DataError, HeadgateError
 from headgate.web.accounts.gate import no_account

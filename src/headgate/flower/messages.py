@@ -2,8 +2,7 @@
 numbers and text.
 
 Every field is checked on arrival, because a message may come from another version or
-from an attacker. Numbers are finite and at most `LARGEST`, text is printable and has at
-most `TEXT` characters, and lists have at most `LISTED` entries.
+from an attacker; the bounds are in `headgate.limits`.
 """
 
 from collections.abc import Mapping
@@ -11,8 +10,10 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, TypeVar, get_type_hints
 
+from headgate.books.border import checked
 from headgate.errors import DataError
 from headgate.escaping import shown
+from headgate.limits import LINE
 
 RECORD = "headgate"
 """name of headgate's record in a message, besides the arrays and metrics"""
@@ -23,17 +24,10 @@ the message's id
 NEW_LOSS, HELD_LOSS, NEW_RIGHT = "new_loss", "held_loss", "new_right"
 """metrics of a reply if the order asks for losses"""
 NO_LIMIT = 0
-LARGEST = 2**53
-"""largest number accepted in a message"""
-TEXT = 200
-"""the most characters of a text; an order's settings and choice may have `SETTINGS`
-characters
-"""
 SETTINGS = 10_000
+"""the most characters of an order's settings and choice"""
 MAY_BE_MISSING = ("losses", "choice", "late", "erased")
 """fields that are not sent while they are false, empty or 0"""
-LISTED = 2**16
-"""the most rounds that one answer may report"""
 T = TypeVar("T")
 
 
@@ -222,7 +216,8 @@ def from_wire(kind: type[T], record: Mapping[str, Any]) -> T:
             if key in MAY_BE_MISSING:
                 continue
             raise DataError(f"{name}.{key}: is missing")
-        values[key] = checked(f"{name}.{key}", hint, record[key])
+        most = SETTINGS if key in ("settings", "choice") else LINE
+        values[key] = checked(f"{name}.{key}", hint, record[key], most)
     return kind(**values)
 
 
@@ -232,51 +227,3 @@ _FIELDS: dict[type, dict[str, Any]] = {
 """fields of each message, name → type; computed once, because a round may have
 thousands of messages
 """
-
-
-def checked(
-    name: str,
-    hint: Any,
-    value: Any,
-) -> Any:
-    """Return an untrusted value if it has the type `hint` and is within bounds;
-    otherwise raise DataError with its name.
-    """
-    if hint == tuple[int, ...]:
-        if not isinstance(value, list) or len(value) > LISTED:
-            raise DataError(
-                f"{name} = {shown(value)}: must be a list of whole numbers, at most"
-                f" {LISTED}"
-            )
-        return tuple(checked(name, int, entry) for entry in value)
-    if hint is int:
-        if (
-            not isinstance(value, int)
-            or isinstance(value, bool)
-            or not 0 <= value <= LARGEST
-        ):
-            raise DataError(
-                f"{name} = {shown(value)}: must be a whole number, 0 or more"
-            )
-    elif hint is float:
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not abs(value) <= LARGEST
-        ):
-            raise DataError(
-                f"{name} = {shown(value)}: must be a finite number, at most {LARGEST}"
-            )
-    elif not isinstance(value, hint):
-        raise DataError(
-            f"{name} = {shown(value)}: must be"
-            f" {'true or false' if hint is bool else 'text'}"
-        )
-    elif hint is str:
-        most = SETTINGS if name in ("order.settings", "order.choice") else TEXT
-        if len(value) > most or not value.isprintable():
-            raise DataError(
-                f"{name} = {shown(value)}: must be one line of at most {most} printable"
-                " characters"
-            )
-    return value
