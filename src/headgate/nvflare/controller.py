@@ -118,7 +118,7 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         # NVFlare writes attributes with the names of parameters into the job, as JSON,
         # and makes the object again from them
         self.folder = plain_folder(f"{own}: folder", folder)
-        self.accounts = text(f"{own}: accounts", accounts, TEXT)
+        self.accounts = text(f"{own}: accounts", accounts, LINE)
         self.sites = plain_sites(f"{own}: sites", sites)
         self.system = plain_system(f"{own}: system", system)
         self.policy = plain_policy(f"{own}: policy", policy)
