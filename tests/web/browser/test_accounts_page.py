@@ -6,6 +6,9 @@ import pytest
 
 from ..served import Kept
 
+pytest.importorskip("playwright.sync_api", reason="needs the extra dev")
+from tools.screenshots import barriers
+
 expect = pytest.importorskip("playwright.sync_api").expect
 
 
@@ -104,3 +107,16 @@ def test_a_refund_is_refused_or_made(signed_in, kept):
     expect(made).to_contain_text("adjust -1.25 of round 1, client 0")
     last = kept.all.get("/clinic/amendments").json["amendments"][-1]
     assert (last["by"], last["change"]) == (name, {"adjust": -1.25})
+
+
+@pytest.mark.parametrize("path", ["/accounts", "/accounts/clinic"])
+def test_axe_finds_no_barrier_on_the_pages_of_accounts(signed_in, path):
+    pytest.importorskip("axe_playwright_python", reason="needs the extra dev")
+    page, _ = signed_in(path)
+    expect(page.locator(".skeleton")).to_have_count(0)
+    expect(page.locator("tbody tr").first).to_be_visible()
+    for width in (1280, 390):
+        page.set_viewport_size({"width": width, "height": 900})
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            assert barriers(page) == []
