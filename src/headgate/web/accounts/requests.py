@@ -36,6 +36,16 @@ def _by_client(kind: Any) -> Any:
     return Annotated[dict[Line, kind], Field(max_length=CLIENTS)]
 
 
+def _each(kind: Any) -> Any:
+    """Return the type of one value, or of one for each client."""
+    return kind | _many(kind) | _by_client(kind)
+
+
+def _chosen() -> Any:
+    """Return the type of a mask, or of a list of clients."""
+    return _many(StrictBool) | _many(ClientName)
+
+
 def _shown(example: dict[str, Any]) -> ConfigDict:
     return ConfigDict(
         extra="forbid",
@@ -89,15 +99,15 @@ class NewRound(BaseModel):
 
     model_config = _shown({"price": 3.0, "under_way": 40, "expires": 5})
 
-    price: Price | _many(Price) | _by_client(Price)  # type: ignore[valid-type]
+    price: _each(Price)  # type: ignore[valid-type]
     """price of a sample: one number, or one for each client"""
-    present: _many(StrictBool) | _many(ClientName) | None = None  # type: ignore[valid-type]
-    most: Count | _many(Count) | _by_client(Count) | None = None  # type: ignore[valid-type]
+    present: _chosen() | None = None  # type: ignore[valid-type]
+    most: _each(Count) | None = None  # type: ignore[valid-type]
     in_all: Annotated[StrictInt, Field(ge=0, le=10**13)] | None = None
     lot: Places = 1
     when: Line | None = None
     """ISO date of the round, or date and time; left out: now"""
-    under_way: Count | _many(Count) | _by_client(Count) | None = None  # type: ignore[valid-type]
+    under_way: _each(Count) | None = None  # type: ignore[valid-type]
     expires: Annotated[StrictInt, Field(ge=0, le=ROUNDS)] | timedelta | None = None
     """number of rounds, or a duration as in P3D"""
 
