@@ -5,9 +5,7 @@ people with that role change.
 import pytest
 
 from ..served import Kept
-
-pytest.importorskip("playwright.sync_api", reason="needs the extra dev")
-from tools.screenshots import barriers
+from .barriers import check_barriers
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -110,13 +108,6 @@ def test_a_refund_is_refused_or_made(signed_in, kept):
 
 
 @pytest.mark.parametrize("path", ["/accounts", "/accounts/clinic"])
-def test_axe_finds_no_barrier_on_the_pages_of_accounts(signed_in, path):
-    pytest.importorskip("axe_playwright_python", reason="needs the extra dev")
+def test_axe_finds_no_barrier(signed_in, path):
     page, _ = signed_in(path)
-    expect(page.locator(".skeleton")).to_have_count(0)
-    expect(page.locator("tbody tr").first).to_be_visible()
-    for width in (1280, 390):
-        page.set_viewport_size({"width": width, "height": 900})
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            assert barriers(page) == []
+    check_barriers(page)
