@@ -13,6 +13,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from decimal import Decimal, InvalidOperation
+from itertools import groupby
 from pathlib import Path
 from time import monotonic, sleep
 from typing import Any
@@ -381,6 +382,26 @@ class Tables(Session):
         )
         with self.readable(f"order of round {t}, client {client}"):
             return _order_of(rows[0]) if rows else None
+
+    def orders_named(self, wanted: Sequence[tuple[int, int]]) -> list[OrderState]:
+        """Return those orders that there are of these rounds and clients, in their
+        order.
+        """
+        found = list[OrderState]()
+        for t, named in groupby(wanted, lambda own: own[0]):
+            clients = [client for _, client in named]
+            for first in range(0, len(clients), AT_ONCE):
+                found += self._orders_of(t, clients[first : first + AT_ONCE])
+        return found
+
+    def _orders_of(self, t: int, clients: Sequence[int]) -> list[OrderState]:
+        rows = self._rows(
+            f"SELECT {ORDER} FROM orders WHERE account = ? AND round = ? AND client IN"
+            f" ({_marks(clients)}) ORDER BY client",
+            (self.account, t, *clients),
+        )
+        with self.readable(f"orders of round {t}"):
+            return [_order_of(row) for row in rows]
 
     def put_samples(self, samples: Iterable[KeyedSample]) -> None:
         """Write samples as they are now."""

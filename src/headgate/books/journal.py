@@ -515,8 +515,7 @@ class Journal:
     ) -> dict[str, Any]:
         """Return those of the orders that are not in the state."""
         missing = sorted(own for own in wanted if own not in state.orders)
-        found = [self.tables.order(*own) for own in missing]
-        rows = [order.to_row() for order in found if order is not None]
+        rows = [order.to_row() for order in self.tables.orders_named(missing)]
         return {"orders": rows} if rows else {}
 
     def check_amendable(self, change: Amendment | None = None) -> None:

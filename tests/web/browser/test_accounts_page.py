@@ -110,4 +110,6 @@ def test_a_refund_is_refused_or_made(signed_in, kept):
 @pytest.mark.parametrize("path", ["/accounts", "/accounts/clinic"])
 def test_axe_finds_no_barrier(signed_in, path):
     page, _ = signed_in(path)
+    expect(page.locator(".skeleton")).to_have_count(0)
+    expect(page.locator("tbody tr").first).to_be_visible()
     check_barriers(page)
