@@ -108,6 +108,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/study.py
 	$(BIN)/python benchmarks/control.py
 	$(BIN)/python benchmarks/books.py
+	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/million.py
 	$(BIN)/python benchmarks/soak.py

@@ -1,11 +1,18 @@
-"""The commands for the tokens of a service: make, list and revoke."""
+"""The commands for a service for accounts: its tokens, and the files that run it."""
 
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from headgate.cli.console import AsFormat, CommandGroup, Format, print_json, say
+from headgate.cli.console import (
+    AsFormat,
+    CommandGroup,
+    Folder,
+    Format,
+    print_json,
+    say,
+)
 from headgate.errors import DataError
 
 commands = typer.Typer(
@@ -76,3 +83,51 @@ def revoke(
 
     Tokens(where).revoke(name)
     say(f"{name}: has no token any more")
+
+
+def service(
+    folder: Folder,
+    accounts: Annotated[
+        str,
+        typer.Option(
+            metavar="DIR",
+            help="Where the accounts are: a folder, or postgresql://HOST/DATABASE.",
+        ),
+    ],
+    certificate: Annotated[
+        Path,
+        typer.Option(
+            metavar="FILE",
+            help="Certificate of this server, with those of its authorities.",
+        ),
+    ],
+    key: Annotated[
+        Path, typer.Option(metavar="FILE", help="The key of the certificate.")
+    ],
+    listen: Annotated[
+        str, typer.Option(metavar="ADDRESS:PORT", help="Where callers connect.")
+    ] = "0.0.0.0:443",
+    inside: Annotated[
+        int, typer.Option(help="The port of the service on 127.0.0.1.")
+    ] = 8040,
+) -> None:
+    """Write the files of a service for accounts into DIR: scripts, systemd units,
+    nginx.conf with TLS, and compose.yaml with PostgreSQL.
+
+    docs/do/service.md says how they are used.
+    """
+    from headgate.web.accounts.deployment import write_service
+
+    for each in (certificate, key):
+        if not each.is_file():
+            raise DataError(f"{each}: there is no such file")
+    made = write_service(
+        folder.resolve(),
+        accounts,
+        certificate.resolve(),
+        key.resolve(),
+        listen,
+        inside,
+    )
+    for path in made:
+        say(path)

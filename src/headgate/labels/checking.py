@@ -49,7 +49,7 @@ def check(
     again = _reopened(own)
     again.release(TASKS)
     if seen is not None:
-        counted = Counter(seen())
+        counted = Counter(list(seen()))
         missing = [task.place for task in TASKS if not counted[task.place]]
         _need(not missing, f"task {missing[:1]} was not released")
         twice = [task.place for task in TASKS if counted[task.place] > 1]

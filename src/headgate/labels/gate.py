@@ -33,12 +33,10 @@ from headgate.labels.prices import Price, price_of
 from headgate.labels.settings import load
 from headgate.labels.status import METRICS, STATUS, exposed, status_of
 from headgate.labels.tasks import (
-    BEYOND,
     CANCELLED,
     DELIVERED,
     OPEN,
     TASKS,
-    WITHDRAWN,
     BoughtTask,
     Pending,
     Tasks,
@@ -245,7 +243,7 @@ class Gate:
         waiting = self.books.under_way()
         expired = [
             (client, t)
-            for client, t in self.tasks.counts(booked=OPEN)
+            for client, t in self.tasks.waiting()
             if t not in waiting.get(client, {})
         ]
         self.tasks.withdrawn_now(expired)
@@ -326,11 +324,7 @@ class Gate:
 
     def _cancel_missing(self, t: int, reports: dict[str, list[Delivery]]) -> None:
         """Cancel what was ordered in a round beyond the samples that there are."""
-        there = dict[str, int]()
-        for state in (OPEN, WITHDRAWN, DELIVERED, CANCELLED, BEYOND, REJECTED):
-            for (client, of_round), samples in self.tasks.counts(booked=state).items():
-                if of_round == t:
-                    there[client] = there.get(client, 0) + samples
+        there = self.tasks.assigned(t)
         for client in self._names():
             order = self.books.order(t, client)
             missing = 0 if order is None else order.asked - there.get(client, 0)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from headgate.errors import DataError
-from headgate.labels.tasks import Line, Tasks
+from headgate.labels.tasks import FileLine, Tasks
 from headgate.writing import NOFOLLOW, sync
 
 
@@ -42,7 +42,7 @@ def append_new(tasks: Tasks, folder: Path, client: str) -> None:
         tasks.set_written(name, f"{length} {last}")
 
 
-def _append(path: Path, known: int, lines: Sequence[Line]) -> int:
+def _append(path: Path, known: int, lines: Sequence[FileLine]) -> int:
     """Append lines to the first `known` bytes of a file; return its new length."""
     new = not path.exists()
     text = "".join(map(_text, lines))
@@ -63,7 +63,7 @@ def _append(path: Path, known: int, lines: Sequence[Line]) -> int:
     return length
 
 
-def _text(line: Line) -> str:
+def _text(line: FileLine) -> str:
     own = {"key": line.key, "round": line.round}
     if line.data is None or line.label is None:
         own["rejected"] = line.why or "rejected"

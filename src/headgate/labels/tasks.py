@@ -52,7 +52,8 @@ CREATE TABLE IF NOT EXISTS tasks (
     line_back INTEGER CHECK (line_back > line),
     UNIQUE (client, key)
 ) STRICT;
-CREATE INDEX IF NOT EXISTS of_order ON tasks (client, round, booked);
+CREATE INDEX IF NOT EXISTS of_order ON tasks (round, client);
+CREATE INDEX IF NOT EXISTS by_booked ON tasks (booked, client, round);
 CREATE INDEX IF NOT EXISTS by_state ON tasks (state, booked);
 CREATE INDEX IF NOT EXISTS by_line ON tasks (client, line);
 CREATE INDEX IF NOT EXISTS by_line_back ON tasks (client, line_back);
@@ -107,7 +108,7 @@ class BoughtTask(NamedTuple):
     booked: str
 
 
-class Line(NamedTuple):
+class FileLine(NamedTuple):
     """A line of a labelled file.
 
     Parameters
@@ -205,16 +206,13 @@ class Tasks(Durable):
         that have theirs already keep them.
         """
         with self.transaction():
+            there = self.assigned(t)
             for client, samples in wanted.items():
-                ((there,),) = self._rows(
-                    "SELECT count(*) FROM tasks WHERE client = ? AND round = ?",
-                    (client, t),
-                )
                 self._run(
                     "UPDATE tasks SET round = ? WHERE number IN (SELECT number FROM"
                     " tasks WHERE client = ? AND round IS NULL ORDER BY number LIMIT"
                     " ?)",
-                    (t, client, max(samples - there, 0)),
+                    (t, client, max(samples - there.get(client, 0), 0)),
                 )
 
     def latest(self) -> int:
@@ -222,14 +220,22 @@ class Tasks(Durable):
         ((t,),) = self._rows("SELECT max(round) FROM tasks")
         return t or 0
 
-    def counts(self, *, booked: str) -> dict[tuple[str, int], int]:
-        """Return the number of tasks of each order of which the accounts know this."""
-        rows = self._rows(
-            "SELECT client, round, count(*) FROM tasks WHERE round IS NOT NULL AND"
-            " booked = ? GROUP BY client, round",
-            (booked,),
+    def assigned(self, t: int) -> dict[str, int]:
+        """Return how many samples the orders of a round are for, by client."""
+        return dict(
+            self._rows(
+                "SELECT client, count(*) FROM tasks WHERE round = ? GROUP BY client",
+                (t,),
+            )
         )
-        return {(client, t): samples for client, t, samples in rows}
+
+    def waiting(self) -> set[tuple[str, int]]:
+        """Return client and round of the orders with tasks that are not booked."""
+        rows = self._rows(
+            "SELECT DISTINCT client, round FROM tasks WHERE booked = ? AND round > 0",
+            (OPEN,),
+        )
+        return {(client, t) for client, t in rows}
 
     def unreleased(self) -> list[LabelTask]:
         """Return the tasks of orders that are not known to be released."""
@@ -408,7 +414,7 @@ class Tasks(Durable):
                 )
                 last += len(rows)
 
-    def lines(self, client: str, after: int) -> list[Line]:
+    def lines(self, client: str, after: int) -> list[FileLine]:
         """Return the lines of a client's file after a number, in their order."""
         rows = self._rows(
             "SELECT line AS place, key, round, data, label, NULL FROM tasks WHERE"
@@ -416,7 +422,7 @@ class Tasks(Durable):
             " NULL, why FROM tasks WHERE client = ? AND line_back > ? ORDER BY place",
             (client, after, client, after),
         )
-        return [Line(*row) for row in rows]
+        return [FileLine(*row) for row in rows]
 
     def set_written(self, name: str, mark: str) -> None:
         """Note what a client's file has now."""

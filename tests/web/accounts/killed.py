@@ -27,7 +27,7 @@ from headgate.books.statement import opened
 from headgate.web.accounts.tokens import Tokens
 
 SYSTEM = {"buffer": [4, 6, 5], "budget": 12.0, "horizon": 100_000}
-PATIENCE = 120
+PATIENCE = 300
 FEWEST = 10
 """requests that each caller makes at least"""
 
@@ -63,7 +63,7 @@ class Player(threading.Thread):
     """A caller with accounts of its own."""
 
     def __init__(self, program, token, name, seed):
-        super().__init__()
+        super().__init__(daemon=True)
         self.program, self.token, self.name_ = program, token, name
         self.random, self.done, self.ending = random.Random(seed), [], False
         self.again, self.wrong = 0, None
@@ -157,9 +157,13 @@ def check(player, folder):
     return len(player.done)
 
 
-def killed(folder, kills, seed, players=3, most=0.6):
-    """Kill the service so many times; return how many requests were answered, and how
-    often one was sent again.
+def answered_by(callers):
+    return sum(len(each.done) for each in callers)
+
+
+def killed(folder, kills, seed, players=3, most=12):
+    """Kill the service so many times, each time after 1 to `most` more answers; return
+    how many requests were answered, and how often one was sent again.
     """
     folder.mkdir()
     token = Tokens(folder).make("players", "*", "amend")
@@ -171,10 +175,15 @@ def killed(folder, kills, seed, players=3, most=0.6):
     try:
         for each in callers:
             each.start()
-        for _ in range(kills):
-            time.sleep(moments.uniform(0.0, most))
+        for number in range(1, kills + 1):
+            wanted = answered_by(callers) + moments.randint(1, most)
+            until = time.monotonic() + PATIENCE
+            while answered_by(callers) < wanted and time.monotonic() < until:
+                time.sleep(moments.uniform(0.0, 0.02))
             program.kill()
             program.start()
+            if number % 20 == 0:
+                print(f"{number} kills, {answered_by(callers)} answers", flush=True)
         time.sleep(0.2)
         for each in callers:
             each.ending = True

@@ -5,12 +5,14 @@ Its modules are imported one by one.
 
 __all__ = [
     "answers",
+    "deployment",
     "doing",
     "events",
     "gate",
     "keeper",
     "requests",
     "routes",
+    "service",
     "telling",
     "tokens",
 ]

@@ -66,7 +66,7 @@ class AccountDetail:
 
 
 @dataclass(frozen=True)
-class History:
+class RoundHistory:
     """The latest rounds. An order counts in the round in which it was written."""
 
     rounds: list[int]
@@ -294,11 +294,11 @@ def detail(name: str, books: Books) -> AccountDetail:
         )
 
 
-def history(books: Books, most: int = 1_000) -> History:
+def history(books: Books, most: int = 1_000) -> RoundHistory:
     """Return what the latest rounds cost."""
     with books.journal.newest() as state:
         first, last = max(state.begun - most + 1, 1), state.begun
-        found = History(list(range(first, last + 1)), [], [], [], [])
+        found = RoundHistory(list(range(first, last + 1)), [], [], [], [])
         paid, reserved = [Decimal(0)] * most, [Decimal(0)] * most
         asked, delivered = [0] * most, [0] * most
         for order in books.journal.tables.orders(first):

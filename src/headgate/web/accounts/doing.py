@@ -32,7 +32,7 @@ AGAIN = "Idempotency-Replayed"
 
 
 @dataclass(frozen=True)
-class Asked:
+class KeyedRequest:
     """A request that writes: its key, who makes it, and the digest of its content."""
 
     key: str
@@ -45,7 +45,7 @@ class Asked:
         request: Request,
         key: str,
         body: BaseModel,
-    ) -> "Asked":
+    ) -> "KeyedRequest":
         """Return a request as it is compared with those before it."""
         content = [request.method, request.url.path, body.model_dump(mode="json")]
         digest = sha256(to_text(content).encode("utf-8", "backslashreplace"))
@@ -55,7 +55,7 @@ class Asked:
 async def once(
     keeper: Keeper,
     name: str,
-    asked: Asked,
+    asked: KeyedRequest,
     do: Callable[[Books], Any],
 ) -> Response:
     """Answer a request that writes: do it, or give the answer that it had."""
@@ -77,7 +77,7 @@ async def once(
 
 async def begin_account(
     keeper: Keeper,
-    asked: Asked,
+    asked: KeyedRequest,
     new: requests.NewAccount,
 ) -> Response:
     """Begin accounts; the same request may be made again."""

@@ -12,7 +12,7 @@ from headgate.books.books import Books
 from headgate.books.statement import exported
 from headgate.errors import SettingError
 from headgate.web.accounts import answers, doing, requests
-from headgate.web.accounts.doing import Asked, once
+from headgate.web.accounts.doing import KeyedRequest, once
 from headgate.web.accounts.events import MOST_STREAMS, stream
 from headgate.web.accounts.gate import API, Forbidden, check_role, needs
 from headgate.web.accounts.keeper import Busy, Keeper, UnknownAccount
@@ -123,7 +123,9 @@ def _add_list(router: APIRouter, keeper: Keeper) -> None:
         """Begin accounts. This needs a token for all accounts."""
         if request.state.holder.account != EVERY:
             raise Forbidden("account = *: a token for all accounts begins new ones")
-        return await doing.begin_account(keeper, Asked.of(request, key, new), new)
+        return await doing.begin_account(
+            keeper, KeyedRequest.of(request, key, new), new
+        )
 
     @router.get(
         "/{name}", response_model=answers.AccountDetail, openapi_extra=needs("read")
@@ -147,7 +149,7 @@ def _add_rounds(router: APIRouter, keeper: Keeper) -> None:
         """Begin the next round, and return who buys how much. A round that was begun
         and not settled is repeated with its recorded price and purchases.
         """
-        asked = Asked.of(request, key, new)
+        asked = KeyedRequest.of(request, key, new)
         return await once(keeper, name, asked, lambda books: doing.begin(books, new))
 
     @router.get(
@@ -180,7 +182,7 @@ def _add_rounds(router: APIRouter, keeper: Keeper) -> None:
         """Settle a round with what arrived. What is reported neither as delivered nor
         as cancelled stays under way.
         """
-        asked = Asked.of(request, key, body)
+        asked = KeyedRequest.of(request, key, body)
         return await once(
             keeper, name, asked, lambda books: doing.settle(books, round, body)
         )
@@ -197,7 +199,7 @@ def _add_rounds(router: APIRouter, keeper: Keeper) -> None:
         body: requests.Arrival,
     ) -> Response:
         """Report what arrived on orders of any rounds, without settling one."""
-        asked = Asked.of(request, key, body)
+        asked = KeyedRequest.of(request, key, body)
         return await once(keeper, name, asked, lambda books: doing.arrive(books, body))
 
     @router.post(
@@ -219,7 +221,7 @@ def _add_terms(router: APIRouter, keeper: Keeper) -> None:
         body: requests.NewTerms,
     ) -> Response:
         """Change the terms from the next round on: money, horizon, clients."""
-        asked = Asked.of(request, key, body)
+        asked = KeyedRequest.of(request, key, body)
         return await once(
             keeper, name, asked, lambda books: doing.amend(books, body, asked.by)
         )
@@ -243,7 +245,7 @@ def _add_terms(router: APIRouter, keeper: Keeper) -> None:
         body: requests.Adjustment,
     ) -> Response:
         """Adjust the cost of an order to its invoice; below 0 it is a refund."""
-        asked = Asked.of(request, key, body)
+        asked = KeyedRequest.of(request, key, body)
         return await once(
             keeper, name, asked, lambda books: doing.adjust(books, body, asked.by)
         )
@@ -348,7 +350,9 @@ def _add_views(router: APIRouter, keeper: Keeper) -> None:
         return Response(content, 200, sent, KINDS[format])
 
     @router.get(
-        "/{name}/history", response_model=answers.History, openapi_extra=needs("read")
+        "/{name}/history",
+        response_model=answers.RoundHistory,
+        openapi_extra=needs("read"),
     )
     async def history(name: Name) -> Response:
         """Return what the latest rounds cost, up to 1,000 of them."""
