@@ -15,6 +15,7 @@ from headgate import Books, Controller, Delivery, System
 from headgate.books.course import within
 from headgate.books.statement import lines, opened
 from headgate.control.policies import Headgate
+from headgate.control.retention import Fifo, Reservoir
 from headgate.errors import LedgerError, SettingError
 
 from .kept import books, rows
@@ -95,6 +96,41 @@ def test_a_rejected_sample_is_refunded_its_place_is_free_and_the_client_drops_it
             again.settle({0: Delivery(rejected={"a": "twice"}, round=1)})
         again.settle()
         again.audit()
+
+
+@pytest.mark.parametrize("rule", [Fifo(), Reservoir()], ids=["fifo", "reservoir"])
+@pytest.mark.parametrize("key", ["a", "b", "d"])
+def test_the_uses_of_a_rejected_sample_count_no_more(tmp_path, rule, key):
+    """Four samples are held for three rounds, and one of them is given back then."""
+    system = System([4], budget=40.0, horizon=20)
+    with Books(tmp_path, system, Headgate(rule=rule)) as own:
+        own.begin(1.0)
+        own.settle({0: Delivery(4, list("abcd"))})
+        own.begin(1.0, most=0)
+        own.settle()
+        own.begin(1.0, most=0)
+        own.settle({0: Delivery(rejected={key: "blurred"}, round=1)})
+        ledger = own.ledger
+        assert int(ledger.held[0]) == int(ledger.distinct[0]) == 3
+        assert int(ledger.uses[0]) == int(ledger.uses_in_memory[0]) == 3 * 3
+        assert int(ledger.squared_uses[0]) == 3 * 3**2
+        own.begin(1.0, most=1)
+        own.settle({0: Delivery(1, ["e"])})
+        assert int(own.ledger.uses[0]) == 3 * 4 + 1
+        assert int(own.ledger.squared_uses[0]) == 3 * 4**2 + 1
+        own.audit()
+
+
+def test_a_policy_with_other_settings_is_refused_with_the_setting(tmp_path):
+    system = System([4], budget=40.0, horizon=20)
+    with Books(tmp_path, system, Headgate(fill=8.0)) as own:
+        own.begin(1.0)
+        own.settle()
+    with pytest.raises(
+        LedgerError,
+        match=r"ledger\.sqlite was opened with fill = 8\.0, this policy has 2\.0$",
+    ):
+        Books(tmp_path, system, Headgate(fill=2.0))
 
 
 def test_a_key_is_paid_for_once(place):

@@ -1,5 +1,6 @@
 """Forty rounds on Flower in which everything changes, by a server and clients in one
-process that is killed ten times.
+process that is killed ten times. One message of six is lost, late or comes twice, one
+client can never deliver all that is ordered, and two answers are rejected.
 
     python scenario.py FOLDER
         each time it is killed, another process plays on from there
@@ -18,6 +19,7 @@ import numpy as np
 sys.path.insert(0, str(Path(__file__).parent))
 
 from grids import Node
+from hostile import with_receipt
 from killed import import_what_a_run_imports
 from worlds import World, an_experiment, counting_app
 
@@ -33,6 +35,30 @@ CHANGES = {
 }
 """after so many rounds"""
 REFUND, ERASED = 25, (12, 28)
+LYING = {(8, 4): "reply changed", (33, 4): "reply changed"}
+"""answers that are rejected"""
+ACCIDENTS = (
+    "message lost",
+    "reply lost",
+    "message delayed",
+    "message overtaken",
+    "message twice",
+)
+SPARE = 2
+"""samples a round that the source of client 2 has"""
+CALM = 36
+"""from this round on everybody is there and every message arrives"""
+
+
+def faults():
+    """What goes wrong, in one message of six."""
+    found = {}
+    for t in range(1, CALM):
+        chance = np.random.default_rng([8, t])
+        for client in range(CLIENTS + 1):
+            if chance.random() < 1 / 6 and (client != 1 or t < 18):
+                found[t, client] = ACCIDENTS[chance.integers(len(ACCIDENTS))]
+    return found | LYING
 
 
 def made():
@@ -42,7 +68,14 @@ def made():
 def play(folder):
     logging.disable()
     world, run = World(folder, made()), folder / "run"
-    app = counting_app(folder / "stores")
+
+    def supply(client):
+        settled = int((folder / "settled").read_text() or 0)
+        return SPARE * (settled + 1) if client == 2 else 10**9
+
+    app = counting_app(folder / "stores", supply=supply)
+    world.use(app)
+    world.grid.faults, world.grid.tamper = faults(), with_receipt(position=999)
     world.play(until=1)
     with opened(run) as store:
         settled = store.settled
@@ -71,7 +104,7 @@ def play(folder):
         clients = [
             client
             for client in range(CLIENTS + (t >= 10))
-            if not (client == 3 and away)
+            if not (client == 3 and away and t < CALM)
         ]
         world.grid.nodes = {
             100 + client: Node(app, client, {"headgate-keep": client != 1})

@@ -42,7 +42,7 @@ def test_everything_changes_and_ten_kills_later_ledger_stores_and_statement_agre
     with opened(run) as store:
         found = statement(store)
         assert found.spent == store.state.spent
-        rows = store.clients()
+        rows, events = store.clients(), store.events()
     world = World(tmp_path, scenario.made())
     with world.accounts() as accounts:
         ledger = accounts.ledger
@@ -60,6 +60,11 @@ def test_everything_changes_and_ten_kills_later_ledger_stores_and_statement_agre
     ]
     assert found.system.amended.left == (1,)
     assert rows[0].erased == 2
+    assert found.reserved == 0
+    rejected = [(each.round, each.client) for each in events if each.kind == "rejected"]
+    assert rejected == sorted(scenario.LYING)
+    assert {"late", "short", "failed"} <= {each.kind for each in events}
+    assert any(0 < line.delivered < line.asked for line in found.lines)
     for client in (0, 2, 3, 4, 5):
         done = world.admitted_by(client)
         delivered = {

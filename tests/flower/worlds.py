@@ -78,11 +78,18 @@ def added(message, model, samples):
 
 
 def counting_app(
-    store, broken=frozenset(), limit=None, loop=10**9, mods=(), learn=added
+    store,
+    broken=frozenset(),
+    limit=None,
+    loop=10**9,
+    mods=(),
+    learn=added,
+    supply=lambda client: 10**9,
 ):
     """Sample i of a client is the array [i, 1]; training adds the mean of what is held.
     `broken` names (round, client)s in which the client breaks off after admission; no
-    stream gives more than `limit` samples, and it begins again after `loop`."""
+    stream gives more than `limit` samples, nor now more than `supply(client)`, and it
+    begins again after `loop`."""
     app = ClientApp()
 
     def source(context):
@@ -92,7 +99,7 @@ def counting_app(
             at = i % loop
             return (
                 None
-                if limit is not None and i >= limit
+                if i >= supply(client) or (limit is not None and i >= limit)
                 else Sample(f"{client}/{at}", pack([float(at), 1.0]), i % 3)
             )
 

@@ -1,9 +1,9 @@
 """A client: it admits, adds one to the model, and is in trouble in some rounds.
 
-- site-1 waits in round 3 until there is a file named `go`, and in round 5 until the
-  round is over.
+- site-1 waits in round 3 until there is a file named `go`.
+- One site waits in some rounds until the round is over.
 - site-2 can have no more than four samples a round.
-- site-3 reports nonsense in round 4.
+- site-3 reports nonsense in rounds 4 and 23.
 - site-1 erases the youngest sample that it holds in rounds 12 and 28.
 """
 
@@ -17,6 +17,9 @@ import nvflare.client as flare
 from headgate.nvflare import Admissions
 
 ERASED = (12, 28)
+SLOW = {5: "site-1", 17: "site-3", 34: "site-1"}
+"""who is late in which round"""
+NONSENSE = (4, 23)
 
 
 def entries(log):
@@ -73,9 +76,9 @@ def main(folder, site):
         report = admissions.report
         if (site, t) == ("site-1", 3):
             wait_for(folder / "go")
-        if (site, t) == ("site-1", 5):
-            wait_for(folder / "server" / "model-00000005.safetensors")
-        if (site, t) == ("site-3", 4):
+        if SLOW.get(t) == site:
+            wait_for(folder / "server" / f"model-{t:08d}.safetensors")
+        if site == "site-3" and t in NONSENSE:
             report["headgate"]["admitted"][-1] = 10**6
         flare.send(flare.FLModel(params={"w": model.params["w"] + 1}, meta=report))
 

@@ -19,7 +19,9 @@ from headgate.control import Amendment
 from headgate.nvflare import AdmissionController
 
 PRICES = [1.5, 2.25, 0.75, 1.0, 1.25, 0.5]
-AWAY, SLOW = 2, 5
+AWAY = 2
+SLOW = (5, 17, 34)
+"""rounds in which a client is late, as in client.py"""
 CHANGES = {
     10: Amendment(join=7),
     15: Amendment(money=400.25),
@@ -35,7 +37,7 @@ class Scenario(AdmissionController):
         return FLModel(params={"w": np.zeros(3, np.float32)})
 
     def price(self, t):
-        self.timeout = 3 if t == SLOW else 120
+        self.timeout = 3 if t in SLOW else 120
         return super().price(t)
 
     def present(self, t):

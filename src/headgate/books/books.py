@@ -296,7 +296,7 @@ class Books:
             made["delay"] = state.delay()
             return made
 
-        self._journal.begin(t, inputs, at)
+        self._journal.decide(t, inputs, at)
         open_ = self._journal.state.open
         assert open_ is not None
         return self._purchases(open_, open_.clients)

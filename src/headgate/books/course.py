@@ -20,7 +20,6 @@ from headgate.control.supply import Supply
 from headgate.control.types import (
     LEDGER_ARRAYS,
     Contents,
-    Ints,
     Ledger,
     Losses,
     Orders,
@@ -217,7 +216,10 @@ class Course:
             late_charge = np.array([max(float(charge), 0.0)])
             report = Report(admitted, late, late_charge, losses)
         ledger = self.controller.post(self.ledger, orders, report)
-        return Course(self.controller, _without(ledger, self.rejected))
+        for sample in self.rejected:
+            buffers = self.controller.buffers
+            ledger = buffers.without(ledger, sample.client, sample.place)
+        return Course(self.controller, ledger)
 
     def forecast(
         self,
@@ -371,18 +373,6 @@ def _other(own: list[list[int]], said: list[list[int]]) -> str:
     ordered, _ = recorded.get(client, [0, 0])
     again, _ = replayed.get(client, [0, 0])
     return f"client {client} was ordered {ordered} samples, the replay orders {again}"
-
-
-def _without(ledger: Ledger, rejected: tuple[KeyedSample, ...]) -> Ledger:
-    """Return the ledger with a free place for each rejected sample that was held."""
-    if not rejected:
-        return ledger
-    dropped: Ints = ledger.dropped.copy()
-    for sample in rejected:
-        client = sample.client
-        if dropped[0, client] <= sample.place < ledger.admitted[0, client]:
-            dropped[0, client] += 1
-    return replace(ledger, dropped=dropped)
 
 
 def mask_of(there: list[int], clients: int) -> list[bool] | None:

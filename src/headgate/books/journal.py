@@ -365,7 +365,7 @@ class Journal:
             self.at = Standpoint(entry, change.state, course)
         return entry
 
-    def begin(
+    def decide(
         self,
         t: int,
         inputs: Make,

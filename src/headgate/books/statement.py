@@ -366,7 +366,7 @@ class Statement(NamedTuple):
     def dry(self) -> str:
         """The clients whose sources ran dry, in words; empty if there are none."""
         named = [
-            f"client {client} in round {each.round} ({each.reason})"
+            f"client {self.system.named(client)} in round {each.round} ({each.reason})"
             for client, each in sorted(self.short.items())
         ]
         if len(named) > LISTED:
@@ -660,7 +660,17 @@ def client_in(
     if number.isdecimal() and len(number) < MOST_DIGITS:
         return int(stated)
     with opened(folder) as accounts:
-        return Roll(accounts.state.system_ahead()).number(name, stated)
+        return number_of(accounts, name, stated)
+
+
+def number_of(
+    journal: Journal,
+    name: str,
+    stated: str,
+) -> int:
+    """Return the number of a client that is named by its number or its name."""
+    number = int(stated) if stated.isdecimal() and len(stated) < MOST_DIGITS else stated
+    return Roll(journal.state.system_ahead()).number(name, number)
 
 
 def amend(

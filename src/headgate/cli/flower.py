@@ -313,11 +313,11 @@ def register(
 def clients(
     folder: Folder,
     lift: Annotated[
-        list[int] | None,
+        list[str] | None,
         typer.Option(
             "--lift",
             metavar="N",
-            help="End the quarantine of client N; may be repeated.",
+            help="End the quarantine of client N, a number or a name; may be repeated.",
             show_default=False,
         ),
     ] = None,
@@ -335,13 +335,14 @@ def clients(
     from rich.text import Text
 
     from headgate.analysis.display import StackedTable, show
-    from headgate.books.statement import opened
+    from headgate.books.statement import number_of, opened
     from headgate.escaping import one_line
 
     with opened(folder, writes=lift is not None) as store:
         for client in lift or ():
-            if not store.lift(client):
+            if not store.lift(number_of(store, "lift", client)):
                 raise SettingError(f"client {client}: is not in quarantine in {folder}")
+        named = store.state.system_ahead().named
         nodes = sorted(store.nodes(), key=lambda node: node.since)
         newest = {node.client: node.node for node in nodes}
         offences = [event for event in store.events() if event.kind in OFFENCES]
@@ -354,11 +355,12 @@ def clients(
         events = [event._asdict() for event in offences]
         print_json({"clients": rows, "offences": events})
         return
-    lines = [[str(row[name]) for name in COLUMNS] for row in rows]
+    shown = [{**row, "client": row["name"]} for row in rows]
+    lines = [[str(row[name]) for name in COLUMNS] for row in shown]
     show(StackedTable("Clients", COLUMNS, lines))
     for event in offences[-LISTED:]:
         said = f"{event.kind}: {event.reason}"
-        line = f"round {event.round}, client {event.client}: {said}"
+        line = f"round {event.round}, client {named(event.client)}: {said}"
         show(Text(one_line(line)))
 
 
@@ -427,7 +429,7 @@ COLUMNS = (
     "erased",
 )
 """what the table of clients shows"""
-OFFENCES = ("rejected", "quarantined", "released", "lifted")
+OFFENCES = ("rejected", "quarantined", "lifted")
 """the kinds of events that explain the standing of a client"""
 LISTED = 20
 """the most offences that the table shows; JSON has them all"""

@@ -6,6 +6,7 @@ window. Other rules choose which samples stay, for each client to which samples 
 added.
 """
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -193,6 +194,51 @@ class Buffers:
                 emptied[name] = array.copy()
                 emptied[name][:, client] = nothing
         return contents._replace(**emptied), np.asarray(uses)
+
+    def without(
+        self,
+        ledger: Ledger,
+        client: int,
+        place: int,
+    ) -> Ledger:
+        """Return the ledger of one run without a sample that a client holds: it was
+        given back, so its uses count no more. A sample that left before stays counted.
+        """
+        held = ledger.dropped[0, client] <= place < ledger.admitted[0, client]
+        contents = ledger.contents
+        if contents.places is not None:
+            held = bool((contents.places[0, client] == place).any())
+        if not held:
+            return ledger
+        dropped = ledger.dropped.copy()
+        dropped[0, client] += 1
+        if contents.born is None or self.limit is None:
+            return replace(ledger, dropped=dropped)
+        slots = np.arange(ledger.dropped[0, client], place + 1) % self.limit[client]
+        if contents.places is not None:
+            slots = np.flatnonzero(contents.places[0, client] == place)
+        used = ledger.t + 1 - int(contents.born[0, client, slots[-1]])
+        after: dict[str, Any] = {}
+        for name, nothing in (("born", 0), ("places", -1), ("labels", 0)):
+            array = getattr(contents, name)
+            if array is None:
+                continue
+            after[name] = array.copy()
+            own = after[name][0, client]
+            if contents.places is None:  # older samples move up in the window
+                own[slots[1:]] = own[slots[:-1]]
+                own[slots[0]] = nothing
+            else:
+                own[slots[0] :] = [*own[slots[0] + 1 :], nothing]
+        return replace(
+            ledger,
+            contents=contents._replace(**after),
+            dropped=dropped,
+            unused=ledger.unused + 1,
+            uses=ledger.uses - used,
+            squared_uses=ledger.squared_uses - used**2,
+            uses_in_memory=ledger.uses_in_memory - used,
+        )
 
     # windows with a capacity
 

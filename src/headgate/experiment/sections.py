@@ -29,6 +29,8 @@ class SystemTable:
     """smallest amount on an invoice, as in 0.01: what an order costs is rounded to it;
     left out: nothing is rounded
     """
+    names: tuple[str, ...] | None = None
+    """name of each client; left out: clients have numbers"""
 
     def __post_init__(self) -> None:
         require(
@@ -54,7 +56,8 @@ class SystemTable:
             buffers = np.resize(buffers, self.clients) if buffers.size else buffers
         weight = None if self.weights is None else np.array(self.weights)
         unit, quantum = self.currency, self.quantum
-        return System(buffers, self.budget, horizon, weight, unit, quantum)
+        names = self.names
+        return System(buffers, self.budget, horizon, weight, unit, quantum, names=names)
 
 
 def system_table(system: System) -> dict[str, Any]:
@@ -79,6 +82,8 @@ def system_table(system: System) -> dict[str, Any]:
         table["currency"] = system.currency
     if system.quantum is not None:
         table["quantum"] = system.quantum
+    if system.names is not None:
+        table["names"] = list(system.names)
     return table
 
 

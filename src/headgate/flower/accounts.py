@@ -293,7 +293,7 @@ class FlowerAccounts:
 
         state = self.newest()
         if state.open is None:
-            self.journal.begin(state.settled + 1, inputs, now())
+            self.journal.decide(state.settled + 1, inputs, now())
         return self._open_round()
 
     def _open_round(self) -> OpenRound:

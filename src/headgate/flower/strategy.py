@@ -934,7 +934,8 @@ class Gated(Strategy):
             line += f", accuracy {row['test_accuracy']:.3f}"
         if len(asked) < system.clients:
             line += f"; {system.clients - len(asked)} clients not asked"
-        missing = [str(m) for m in sorted(asked - answered)]
+        named = self.accounts.named
+        missing = [named(client) for client in sorted(asked - answered)]
         if missing:
             line += f"; no valid answer from clients {', '.join(missing[:LISTED])}"
         if len(missing) > LISTED:
@@ -942,7 +943,7 @@ class Gated(Strategy):
         short = [each for each in checked.answers if each.receipt and each.receipt.note]
         for each in short[:LISTED]:
             assert each.receipt is not None
-            line += f"; client {each.client}: {each.receipt.note}"
+            line += f"; client {named(each.client)}: {each.receipt.note}"
         return line
 
 
