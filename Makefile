@@ -108,6 +108,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/study.py
 	$(BIN)/python benchmarks/control.py
 	$(BIN)/python benchmarks/books.py
+	$(BIN)/python benchmarks/labels.py
+	$(BIN)/python -m benchmarks.databases
 	$(BIN)/python benchmarks/service.py
 	$(BIN)/python benchmarks/scale.py
 	$(BIN)/python benchmarks/million.py

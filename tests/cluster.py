@@ -102,8 +102,9 @@ class Cluster:
         command = [programs() / "pg_ctl", "start", "-s", "-w", "-D", self.data]
         command += ["-l", self.folder / "log", "-o", options]
         until = time.monotonic() + patience
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
         while subprocess.run(
-            command, stdout=subprocess.DEVNULL, check=False, **self._as_owner()
+            command, check=False, **quiet, **self._as_owner()
         ).returncode:
             if time.monotonic() > until:
                 raise RuntimeError((self.folder / "log").read_text()[-2000:])

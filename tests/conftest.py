@@ -45,6 +45,8 @@ MARKED = {
         "tests/books/test_history.py",
         "tests/books/test_killed_between.py",
         "tests/flower/test_killed.py",
+        "tests/labels/test_killed_between.py",
+        "tests/labels/test_scenario.py",
         "tests/on_nvflare/test_nvflare.py",
         "tests/simulation/elsewhere/test_dask.py",
         "tests/simulation/schedule/test_disturbed.py",

@@ -11,7 +11,8 @@ contributing/faults.md of what happened.
         makes only the page, from contributing/faults.json
 
 Parts: `processes` of a deployment, before all `statements` and files of server and
-client, and at `random` moments; the `simulator`.
+client, and at `random` moments; the `simulator`; the `service` for accounts; and
+`postgres`, where about every fifth kill is of the server.
 """
 
 import argparse
@@ -48,14 +49,15 @@ every change that it makes to the disk, before and, where that can be, half-way 
 it, also while it resumes, and at random moments. Exactly once: no sample is lost or
 charged twice, and all books agree. Same bytes: the run folder is that of an undisturbed
 run. The service for accounts is killed at random moments while three callers play
-rounds."""
+rounds. PostgreSQL, and gates that compete for one account in it, are killed at random
+moments, with commits on disk."""
     ""
 )
 
 Row = dict[str, str]
 
 
-PARTS = ("processes", "statements", "random", "simulator", "service")
+PARTS = ("processes", "statements", "random", "simulator", "service", "postgres")
 
 
 def main(words: Sequence[str]) -> int:
@@ -126,13 +128,10 @@ def killed(part: str, kills: int, seed: int) -> list[Row]:
             where, more = "web/accounts", []
         if part == "simulator":
             where, more = ("simulation", [str(Path(folder) / "runs"), "--every"])
-        test = [
-            sys.executable,
-            str(ROOT / "tests" / where / "killed.py"),
-            "--out",
-            str(out),
-            *more,
-        ]
+        script = [str(ROOT / "tests" / where / "killed.py")]
+        if part == "postgres":
+            script, more = ["-m", "tests.books.killed_servers"], []
+        test = [sys.executable, *script, "--out", str(out), *more]
         test += ["--kills", str(kills), "--seed", str(seed)]
         subprocess.run(test, cwd=ROOT, check=True)
         found: list[Row] = json.loads(out.read_text("utf-8"))

@@ -17,14 +17,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import httpx
 
 from headgate.labels.gate import Gate
 from headgate.labels.studio import TOKEN
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
 
 ROOT = Path(__file__).parent.parent
 PROGRAM = ROOT / ".venv-labels" / "bin" / "label-studio"
@@ -170,6 +174,7 @@ class People:
 
 FIGURES = ROOT / "docs" / "figures"
 ROUNDS = 6
+ACCOUNTS = "ledgers/team"
 INTERFACE = """<View>
   <Text name="text" value="$text"/>
   <Choices name="label" toName="text" choice="single" showInline="true">
@@ -199,7 +204,8 @@ def write_gate(folder: Path, url: str) -> Path:
         gate.read_text("utf-8"),
         flags=re.DOTALL,
     )
-    gate.write_text(re.sub(r"rounds = \d+", f"rounds = {ROUNDS}", own), "utf-8")
+    own = re.sub(r"rounds = \d+", f"rounds = {ROUNDS}", own)
+    gate.write_text(f'accounts = "{ACCOUNTS}"\n{own}', "utf-8")
     (folder / "interface.xml").write_text(INTERFACE, "utf-8")
     return gate
 
@@ -241,35 +247,53 @@ def review(
             people.reject(label["id"])
 
 
-def draw(server: Server, gate: Path) -> None:
-    """Draw the project, and our page of the accounts, for the documentation."""
+@contextmanager
+def page(address: str) -> Iterator["Page"]:
+    """A page of a browser at an address."""
     from playwright.sync_api import sync_playwright
 
     from tools.screenshots import QUIET as PLAIN
-    from tools.screenshots import chromium, started, wait_for
+    from tools.screenshots import chromium
 
-    port = free_port()
-    page_of = [sys.executable, "-m", "headgate", "serve", str(gate.parent), "--port"]
-    with started([*page_of, str(port)]), sync_playwright() as playwright:
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=chromium(), args=PLAIN)
-        page = browser.new_page(viewport={"width": 1280, "height": 720})
-        page.goto(f"{server.url}/user/login/")
-        page.fill("input[name=email]", USER)
-        page.fill("input[name=password]", server.password)
-        page.press("input[name=password]", "Enter")
-        page.wait_for_url(lambda address: "/user/login" not in address)
-        people = server.people()
-        number = people.projects()["headgate: team"]
-        people.close()
-        page.goto(f"{server.url}/projects/{number}/data")
-        page.wait_for_selector("text=Annotated by", timeout=60_000)
-        page.wait_for_timeout(3_000)
-        page.screenshot(path=FIGURES / "label-studio.png")
-        wait_for(f"http://127.0.0.1:{port}/")
-        page.goto(f"http://127.0.0.1:{port}/")
-        page.wait_for_timeout(3_000)
-        page.screenshot(path=FIGURES / "label-gate.png")
+        opened = browser.new_page(viewport={"width": 1280, "height": 720})
+        opened.goto(address)
+        yield opened
         browser.close()
+
+
+def draw_project(server: Server, project: int) -> None:
+    """Draw the project for the documentation."""
+    with page(f"{server.url}/user/login/") as shown:
+        shown.fill("input[name=email]", USER)
+        shown.fill("input[name=password]", server.password)
+        shown.press("input[name=password]", "Enter")
+        shown.wait_for_url(lambda address: "/user/login" not in address)
+        shown.goto(f"{server.url}/projects/{project}/data")
+        shown.wait_for_selector("text=Annotated by", timeout=60_000)
+        shown.wait_for_timeout(3_000)
+        shown.screenshot(path=FIGURES / "label-studio.png")
+
+
+def draw_accounts(ledgers: Path) -> None:
+    """Draw our page of the accounts for the documentation."""
+    from playwright.sync_api import expect
+
+    from tools.screenshots import settle, started, wait_for
+
+    expect.set_options(timeout=60_000)
+    make = ["tokens", "new", str(ledgers), "finance", "--account", "team"]
+    command = [sys.executable, "-m", "headgate"]
+    token = subprocess.check_output([*command, *make], text=True).strip()
+    port = free_port()
+    serve = ["serve", str(ledgers), "--accounts", str(ledgers), "--port", str(port)]
+    with started([*command, *serve]):
+        address = f"http://127.0.0.1:{port}/accounts/team?token={token}"
+        wait_for(address)
+        with page(address) as shown:
+            settle(shown)
+            shown.screenshot(path=FIGURES / "label-accounts.png")
 
 
 def show(folder: Path, pictures: bool) -> None:
@@ -286,17 +310,19 @@ def show(folder: Path, pictures: bool) -> None:
             headgate("labels", "run", str(gate), "--once", *more)
             work(people, chance, 0.6 if t <= ROUNDS else 1.0)
             if pictures and t == ROUNDS // 2:
-                draw(server, gate)
+                draw_project(server, people.projects()["headgate: team"])
         headgate("labels", "run", str(gate), "--once")
         people.close()
     finally:
         server.stop()
     print("Label Studio is ended; what the accounts say:", flush=True)
     headgate("labels", "status", str(gate))
-    headgate("ledger", "show", str(gate.parent / "accounts"))
+    headgate("ledger", "show", str(gate.parent / ACCOUNTS))
     with Gate(gate, print) as own:
         statement = own.books.audit()
     print(f"the audit passes: {statement.spent} spent of {statement.approved}")
+    if pictures:
+        draw_accounts((gate.parent / ACCOUNTS).parent)
 
 
 def main() -> None:

@@ -18,6 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
+import psycopg
+
 SECOND = Path(__file__).with_name("second.py")
 PATIENCE = 30.0
 """seconds after which a second process that does not answer is an error"""
@@ -195,6 +197,21 @@ def watched_opening(before):
             connection.set_trace_callback(None)
         except sqlite3.ProgrammingError:  # it is closed
             continue
+
+
+@contextmanager
+def watched_in_postgres(before):
+    """Call `before(connection, statement)` right before each statement on connections
+    to PostgreSQL.
+    """
+    usual = psycopg.Connection.execute
+
+    def traced(connection, query, *given, **more):
+        before(connection, query)
+        return usual(connection, query, *given, **more)
+
+    with patch.object(psycopg.Connection, "execute", traced):
+        yield
 
 
 def dump(path):

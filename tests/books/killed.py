@@ -1,14 +1,17 @@
 """A process that is killed right before the n-th SQL statement of a call, for every n,
 in as many folders.
 
-    python -m tests.books.killed FOLDER
-        leaves FOLDER/CALL/before, FOLDER/CALL/after, FOLDER/CALL/0, 1, 2, ...
+    python -m tests.books.killed PLACE CALL ...
+        leaves PLACE/CALL/before, PLACE/CALL/after, PLACE/CALL/0, 1, 2, ...; prints how
+        many there are for each call
 
 `before` and `after` are the accounts before and after the call; each number is a copy
 of `before` in which a process died that had opened the accounts and run so many
-statements of the call. The largest number died after the call returned.
+statements of the call. The largest number died after the call returned. PLACE is a
+folder, or the beginning of an address in PostgreSQL.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -19,18 +22,26 @@ from typing import Any, NamedTuple
 
 import headgate.books.durable
 from headgate import Books, Delivery, System
+from headgate.books.addresses import SCHEMES
+from headgate.books.copying import copy
 from headgate.books.statement import amend
 from headgate.control import Amendment
 from headgate.control.policies import Headgate
 
-from .failpoints import connection_of, watched, watched_opening
+from .failpoints import (
+    connection_of,
+    watched,
+    watched_in_postgres,
+    watched_opening,
+)
+from .kept import InPostgres
 
 SYSTEM = System([4, 3, 5], budget=12.0, horizon=20, currency="EUR")
 DAY = "2026-11-{:02}"
 
 
 def opening(folder):
-    return Books(folder, SYSTEM, Headgate(fill=8.0))
+    return Books(folder, SYSTEM, Headgate(fill=8.0), wait=20.0)
 
 
 def begins(books):
@@ -133,15 +144,24 @@ def made(call, folder, before=None, after=lambda: None):
     """
     if call.on == "books":
         with opening(folder) as books:
-            with watched(connection_of(books), before) if before else nullcontext():
+            with watching(folder, connection_of(books), before):
                 call.call(books)
             after()
         return
-    with watched_opening(before) if before else nullcontext():
+    with watching(folder, None, before):
         done = call.call(folder)
     after()
     if call.on == "opening":
         done.close()
+
+
+def watching(folder, connection, before):
+    """Let `before` see each statement on a connection, or on those that are opened."""
+    if before is None:
+        return nullcontext()
+    if isinstance(folder, InPostgres):
+        return watched_in_postgres(before)
+    return watched(connection, before) if connection else watched_opening(before)
 
 
 def apart(do):
@@ -184,28 +204,41 @@ def killed(call, folder, at):
 
 
 def prepared(call, folder):
-    folder.mkdir(parents=True)
+    if not isinstance(folder, InPostgres):
+        folder.mkdir(parents=True)
     if call.prepare is None:
         return
     with opening(folder) as books:
         call.prepare(books)
 
 
-def main(root):
+def copied(call, source, target):
+    """Copy the accounts, if there are any, with all that stands beside them."""
+    if not isinstance(source, InPostgres):
+        shutil.copytree(source, target)
+    elif call.prepare is not None:
+        assert apart(lambda: copy(source, target)) == 0
+
+
+def main(root, *names):
     headgate.books.durable.SYNCHRONOUS = "OFF"  # processes end here, machines do not
-    for name, call in CALLS.items():
+    counted = {}
+    for name in names:
+        call = CALLS[name]
         before, after = root / name / "before", root / name / "after"
         assert apart(lambda call=call, folder=before: prepared(call, folder)) == 0
-        shutil.copytree(before, after)
+        copied(call, before, after)
         assert apart(lambda call=call, folder=after: made(call, folder)) == 0
         at, died = 0, True
         while died:
             folder = root / name / str(at)
-            shutil.copytree(before, folder)
+            copied(call, before, folder)
             died = killed(call, folder, at)
             at += 1
-        shutil.rmtree(folder)  # the last one was not killed
+        counted[name] = at - 1  # the last one was not killed
+    print(json.dumps(counted))
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    served = sys.argv[1].startswith(SCHEMES)
+    main((InPostgres if served else Path)(sys.argv[1]), *sys.argv[2:])

@@ -2,7 +2,9 @@
 the accounts go on as if nothing was.
 """
 
+import json
 import re
+import secrets
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +17,7 @@ from headgate.errors import HeadgateError
 
 from . import killed
 from .failpoints import dump
+from .kept import InPostgres, rows
 
 ROOT = Path(__file__).parents[2]
 FEWEST = {
@@ -30,21 +33,33 @@ FEWEST = {
 """the fewest statements of each call: with fewer, the failpoints were not where they
 belong
 """
+SHORT = "amend"
+"""the call that is killed in PostgreSQL by `make test`, too"""
 NAME = re.compile(r"\b[0-9a-f]{16}\b")
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?\+00:00")
 
 
-@pytest.fixture(scope="module")
-def folders(tmp_path_factory):
-    """The folders that killed processes left."""
-    root = tmp_path_factory.mktemp("killed")
-    subprocess.run(
-        [sys.executable, "-m", "tests.books.killed", root],
+def left(root, *names):
+    """Return the places that killed processes left, and how many for each call."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.books.killed", root, *names],
         check=True,
         timeout=300,
         cwd=ROOT,
+        stdout=subprocess.PIPE,
     )
-    return root
+    return root, json.loads(done.stdout)
+
+
+@pytest.fixture(scope="module")
+def in_folders(tmp_path_factory):
+    return left(tmp_path_factory.mktemp("killed"), *killed.CALLS)
+
+
+@pytest.fixture
+def in_schemas(database, name):
+    root = InPostgres(f"{database}/killed_{secrets.token_hex(6)}")
+    return left(root, name)
 
 
 @pytest.fixture(autouse=True)
@@ -54,7 +69,10 @@ def quick(monkeypatch):
 
 def tables(folder):
     """Return all tables without random names and times of now."""
-    found = dump(folder / LEDGER) if (folder / LEDGER).exists() else {}
+    if isinstance(folder, InPostgres):
+        found = {name: sorted(each, key=repr) for name, each in rows(folder).items()}
+    else:
+        found = dump(folder / LEDGER) if (folder / LEDGER).exists() else {}
     found.pop("meta", None)
     if "entries" in found:  # in the order of the log, without the hashes
         entries = sorted(found["entries"], key=lambda row: row[1])
@@ -92,17 +110,26 @@ def play_on(call, folder, done):
     return said(killed.play_on(folder))
 
 
-@pytest.mark.parametrize("name", killed.CALLS)
-def test_a_call_is_done_whole_or_not_at_all_wherever_it_is_killed(folders, name):
-    call = killed.CALLS[name]
+@pytest.mark.parametrize(
+    ("places", "name"),
+    [
+        *(("in_folders", name) for name in killed.CALLS),
+        ("in_schemas", SHORT),
+        *(
+            pytest.param("in_schemas", name, marks=pytest.mark.long)
+            for name in killed.CALLS
+            if name != SHORT
+        ),
+    ],
+)
+def test_a_call_is_done_whole_or_not_at_all_wherever_it_is_killed(
+    request, places, name
+):
+    (folders, counted), call = request.getfixturevalue(places), killed.CALLS[name]
     before, after = tables(folders / name / "before"), tables(folders / name / "after")
     assert before != after
     wanted = play_on(call, folders / name / "after", done=True)
-    cases = sorted(
-        int(folder.name)
-        for folder in (folders / name).iterdir()
-        if folder.name.isdigit()
-    )
+    cases = range(counted[name])
     assert len(cases) > FEWEST[name]
     outcomes = []
     for case in cases:

@@ -54,9 +54,9 @@ def told(process):
 
 def test_of_two_gates_one_takes_up_the_round_of_the_other_at_its_price(place):
     """Sixty rounds, each begun by one gate alone, though each sees other prices."""
-    with started(place, 60, 1, 30) as first:
+    with started(place, gate.ROUNDS, 1, 30) as first:
         assert json.loads(first.stdout.readline()) == {"leads": 1}
-        with started(place, 60, 2) as second:
+        with started(place, gate.ROUNDS, 2) as second:
             of_first = told(first)
             assert first.wait() == -signal.SIGKILL
             killed = time.monotonic()
@@ -492,7 +492,7 @@ def test_who_may_only_read_shows_and_exports(own_server, headgate, tmp_path):
         ("ALTER TABLE orders ENABLE ROW LEVEL SECURITY", "holds triggers, views or"),
         ("ALTER TABLE samples DROP COLUMN why", "is damaged"),
         ("ALTER TABLE orders ALTER COLUMN asked TYPE TEXT", "is damaged"),
-        ("DROP TABLE snapshots", "is damaged"),
+        ("DELETE FROM entries", "entry 1 is missing"),
     ],
 )
 def test_a_schema_that_is_none_of_accounts_is_refused(in_postgres, statement, said):
@@ -507,9 +507,23 @@ def test_a_schema_that_is_none_of_accounts_is_refused(in_postgres, statement, sa
             own.settle()
         change(in_postgres, statement)
     for use in (books, lambda place: opened(place).__enter__()):
-        with pytest.raises(DataError) as error:
+        with pytest.raises(HeadgateError) as error:
             use(in_postgres)
         assert said in str(error.value)
+
+
+def test_tables_that_came_with_a_later_version_are_added(in_postgres, headgate):
+    with books(in_postgres) as own:
+        own.begin(3.0)
+        own.settle()
+    change(in_postgres, "DROP TABLE answers", "DROP TABLE snapshots")
+    _, err = headgate("ledger", "show", in_postgres, code=4)
+    assert f"`headgate ledger upgrade {in_postgres}` adds them" in err
+    headgate("ledger", "upgrade", in_postgres)
+    headgate("ledger", "show", in_postgres)
+    with books(in_postgres) as own:
+        assert own.audit().spent == 81
+    assert {"answers", "snapshots"} < rows(in_postgres).keys()
 
 
 def test_values_of_another_type_are_refused_by_both_databases(place):

@@ -10,7 +10,7 @@ import pytest
 from headgate.books.statement import amend, opened
 from headgate.control.amendments import Amendment
 from headgate.errors import DataError, LedgerError, SettingError
-from headgate.labels.gate import Gate
+from headgate.labels.gate import Gate, run
 from headgate.labels.nouns import Later
 from headgate.labels.settings import load
 from tests.labels.test_killed_between import GATE, put
@@ -275,6 +275,42 @@ def test_a_wrong_setting_is_named_in_one_line(old, new, message, folder):
     assert "\n" not in str(error.value)
 
 
+OWN_SECTION = '[queue]\nkind = "folder"\ntasks = "tasks"\nlabels = "in"\nsettled = 0\n'
+
+
+def test_a_gate_keeps_going_until_all_is_labelled(folder, log):
+    (folder / "ringing.py").write_text(
+        "from headgate.labels.nouns import LabelAnswer, Queue\n"
+        "class Ringing(Queue):\n"
+        "    def release(self, tasks): pass\n"
+        "    def withdraw(self, keys): pass\n"
+        "    def collect(self, known):\n"
+        "        for client, own in known.items():\n"
+        "            for key in own:\n"
+        "                yield LabelAnswer(client, key, 'labelled', 'cat')\n"
+        "    def wait(self, seconds, stop):\n"
+        "        assert 1 <= seconds <= 5\n"
+        "        stop.wait(0.02)\n"
+    )
+    often = '[schedule]\nevery = "1 second"\npoll = "5 seconds"\n'
+    change(folder, OWN_SECTION, f'{often}[queue]\nkind = "ringing:Ringing"\n')
+    change(folder, "rounds = 3", "rounds = 2")
+    run(folder / "gate.toml", log.append)
+    assert [line.partition(":")[0] for line in log] == [
+        "round 1",
+        "round 1",
+        "round 2",
+        "round 2",
+        "all rounds are over, and nothing is under way",
+    ]
+    run(folder / "gate.toml", log.append)
+    assert log[-1] == "all rounds are over, and nothing is under way"
+    with opened(folder / "accounts") as accounts:
+        delivered = [order.delivered for order in accounts.tables.orders()]
+    assert len(labelled(folder)) == sum(delivered)
+    assert len(delivered) == 2
+
+
 def test_a_queue_of_ones_own_is_named_as_module_and_class(folder, log):
     (folder / "own_queue.py").write_text(
         "from dataclasses import dataclass\n"
@@ -289,8 +325,7 @@ def test_a_queue_of_ones_own_is_named_as_module_and_class(folder, log):
         "            for key in own:\n"
         "                yield LabelAnswer(client, key, 'labelled', self.label)\n"
     )
-    section = '[queue]\nkind = "folder"\ntasks = "tasks"\nlabels = "in"\nsettled = 0\n'
-    change(folder, section, '[queue]\nkind = "own_queue:AtOnce"\nlabel = "dog"\n')
+    change(folder, OWN_SECTION, '[queue]\nkind = "own_queue:AtOnce"\nlabel = "dog"\n')
     log.step(folder, True)
     own = log.step(folder, False)
     assert own["delivered"] == 7

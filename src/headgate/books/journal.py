@@ -11,7 +11,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from itertools import zip_longest
@@ -194,6 +194,10 @@ class Journal:
     def settled(self) -> int:
         """The last settled round; 0 before the first one."""
         return self.state.settled
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let all that the body reads be of one moment."""
+        return self.tables.snapshot()
 
     def close(self) -> None:
         """Close the database."""
@@ -511,8 +515,7 @@ class Journal:
     ) -> dict[str, Any]:
         """Return those of the orders that are not in the state."""
         missing = sorted(own for own in wanted if own not in state.orders)
-        found = [self.tables.order(*own) for own in missing]
-        rows = [order.to_row() for order in found if order is not None]
+        rows = [order.to_row() for order in self.tables.orders_named(missing)]
         return {"orders": rows} if rows else {}
 
     def check_amendable(self, change: Amendment | None = None) -> None:

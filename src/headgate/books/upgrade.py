@@ -53,7 +53,7 @@ def upgrade(folder: Path | str) -> Statement | None:
     """
     place = place_of("upgrade: folder", folder)
     if isinstance(place, Address):
-        tables_at(place, writes=False).close()
+        tables_at(place).close()  # which adds what it lacks
         return None
     path, kept = place / LEDGER, place / KEPT
     if not path.is_file():

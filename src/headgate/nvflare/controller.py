@@ -51,8 +51,8 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
     Parameters
     ----------
     folder : str
-        Folder of the accounts and the model. It must be outside the job's workspace,
-        which NVFlare empties.
+        Folder of the model and, if `accounts` is left out, of the accounts. It must be
+        outside the job's workspace, which NVFlare empties.
     sites : list of str
         Names of NVFlare's clients, in the order of the buffers; additional names are
         for clients that join later.
@@ -78,6 +78,10 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         Number of refused answers after which a client gets no more orders. What a valid
         report in its last answer says is charged, and the rest of its open orders is
         released.
+    accounts : str, optional
+        Address of the accounts, as in https://host/accounts/name or
+        postgresql://host/database/name; left out: `folder`. The token of a service is
+        that in HEADGATE_TOKEN.
 
     Examples
     --------
@@ -102,6 +106,7 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         norm_multiple: float = 10.0,
         norm_cap: float | None = None,
         offences: int = 3,
+        accounts: str = "",
     ) -> None:
         own = "AdmissionController"
         persistor_id = text(f"{own}: persistor_id", persistor_id, LINE)
@@ -113,6 +118,7 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         # NVFlare writes attributes with the names of parameters into the job, as JSON,
         # and makes the object again from them
         self.folder = plain_folder(f"{own}: folder", folder)
+        self.accounts = text(f"{own}: accounts", accounts, LINE)
         self.sites = plain_sites(f"{own}: sites", sites)
         self.system = plain_system(f"{own}: system", system)
         self.policy = plain_policy(f"{own}: policy", policy)
@@ -178,7 +184,9 @@ class AdmissionController(BaseFedAvg):  # type: ignore[misc]  # NVFlare has no t
         if not any(folder.glob(MODELS)):  # before there are accounts
             new = first(self._first_model())
         system, policy = System(**self.system), make(POLICY, self.policy, "policy")
-        with Books(folder, system, policy, offences=self.offences) as books:
+        place = self.accounts or folder
+        with Books(place, system, policy, offences=self.offences) as books:
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             clear_partial(folder)
             if new is not None:
                 self._begin_with(new, books)
