@@ -197,7 +197,7 @@ def command(words: Sequence[str]) -> str:
     kept = [
         word
         for place, word in enumerate(words[1:])
-        if "--out" not in words[place : place + 2]
+        if not {"--out", "--folder"} & {*words[place : place + 2]}
     ]
     return " ".join(["python", f"benchmarks/{Path(words[0]).name}", *kept])
 

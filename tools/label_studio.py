@@ -278,8 +278,11 @@ def draw_project(server: Server, project: int) -> None:
 
 def draw_accounts(ledgers: Path) -> None:
     """Draw our page of the accounts for the documentation."""
+    from playwright.sync_api import expect
+
     from tools.screenshots import settle, started, wait_for
 
+    expect.set_options(timeout=60_000)
     make = ["tokens", "new", str(ledgers), "finance", "--account", "team"]
     command = [sys.executable, "-m", "headgate"]
     token = subprocess.check_output([*command, *make], text=True).strip()

@@ -88,6 +88,15 @@ def test_the_page_s_numbers(tmp_path):
     assert [one["policy"] for one in data["heats"]] == ["a", WICKED]
 
 
+def test_a_ledger_that_cannot_be_read_is_a_sentence_of_its_own(tmp_path):
+    run = small(tmp_path / "run")
+    (tmp_path / "run" / "ledger.sqlite").write_text("no ledger")
+    said = Page(write_report([run], tmp_path / "r.html").read_text()).data["sentence"]
+    first, _, rest = said.partition(". ")
+    assert first.startswith(f"{tmp_path / 'run' / 'ledger.sqlite'}: ")
+    assert rest[:1].isupper()
+
+
 def test_several_runs_are_told_apart(tmp_path):
     runs = [
         small(tmp_path / "first"),

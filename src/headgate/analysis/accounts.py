@@ -50,4 +50,4 @@ def _facts(folder: Path, rounds: int) -> LedgerFacts:
             found = statement(store)
             return LedgerFacts(found.sentence, found.dry, found.saved)
     except HeadgateError as error:
-        return LedgerFacts(one_line(error))
+        return LedgerFacts(f"{one_line(error)}.")

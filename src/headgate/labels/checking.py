@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable
+from contextlib import closing
 from dataclasses import is_dataclass, replace
 from threading import Event
 from typing import Any
@@ -86,7 +87,8 @@ def _check_truth(queue: Queue) -> None:
     known = _known(TASKS)
     answers = _of_ours(_answers(queue, known))
     _of_ours(_answers(queue, known))
-    again = _of_ours(_answers(_reopened(queue), known))
+    with closing(_reopened(queue)) as opened:
+        again = _of_ours(_answers(opened, known))
     missing = answers.keys() - again.keys()
     _need(not missing, f"after a start, the answer on {sorted(missing)[:1]} is gone")
 
@@ -107,18 +109,20 @@ def _check_acts(queue: Queue, act: Act) -> None:
     _expect(queue, known, {rejected.place: REJECTED})
     queue.release(TASKS)  # what has an answer is not released again
     del wanted[rejected.place]
-    _expect(_reopened(queue), _known(TASKS), wanted)
+    with closing(_reopened(queue)) as again:
+        _expect(again, _known(TASKS), wanted)
 
 
 def _expect(queue: Queue, known: Known, wanted: Wanted) -> None:
-    for asked, when in ((queue, "at once"), (_reopened(queue), "after a start")):
-        found = _of_ours(_answers(asked, known))
-        for place, state in wanted.items():
-            got = found.get(place, set())
-            _need(
-                state in got,
-                f"task {place} was {state}, and collect says {sorted(got)} {when}",
-            )
+    with closing(_reopened(queue)) as again:
+        for asked, when in ((queue, "at once"), (again, "after a start")):
+            found = _of_ours(_answers(asked, known))
+            for place, state in wanted.items():
+                got = found.get(place, set())
+                _need(
+                    state in got,
+                    f"task {place} was {state}, and collect says {sorted(got)} {when}",
+                )
 
 
 def _check_withdraw(queue: Queue) -> None:
