@@ -2,9 +2,8 @@
 contributing/headgate.md.
 
 This is the judge of the policy: `tests/control/policies/test_headgate_rule.py` compares
-every purchase exactly. It needs numpy for its sine, its powers and the line between two
-points alone, so that both round alike. Run it to see a hundred rounds: python
-examples/headgate_rule.py
+every purchase exactly. It needs numpy for its powers alone, so that both round alike.
+Run it to see a hundred rounds: python examples/headgate_rule.py
 """
 
 import math
@@ -14,9 +13,6 @@ import struct
 import numpy as np
 
 EPSILON = 2.0**-30
-PHI = np.linspace(0.0, math.pi / 2, 513)
-TIME = 16 / (3 * math.pi) * (3 * PHI / 8 - np.sin(2 * PHI) / 4 + np.sin(4 * PHI) / 32)
-MONEY = 16 / math.pi * (PHI / 8 - np.sin(4 * PHI) / 32)
 
 
 def within(low, x, high):
@@ -99,7 +95,7 @@ def fair(w, h, b, fairness):
 
 
 def headgate(
-    path, b, C, T, *, early=0.0, turnover=1.0, smooth=0.0, ahead=None, remember="all",
+    path, b, C, T, *, turnover=1.0, smooth=0.0, ahead=None, remember="all",
     fill=4.0, overdraft=10.0, fairness=0.25, bins=512, short=256,
 ):  # fmt: skip
     """Yields what is bought in each round: a number where the price is one, a list
@@ -120,8 +116,7 @@ def headgate(
     a_m, n = [1.0] * len(b), [0] * len(b)
 
     def P(t):
-        x = min(t / T, 1.0)
-        return (1 - early) * x + early * float(np.interp(x, TIME, MONEY))
+        return min(t / T, 1.0)
 
     def felt_as(price, worth):
         return price / float((np.array([worth]) ** smooth)[0]) if smooth else price

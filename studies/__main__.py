@@ -35,6 +35,7 @@ from studies.paper.batches import NAMES, QUICK, batches
 from studies.paper.outcomes import rehearse_study
 from studies.savings import SAVINGS, savings_content
 from studies.selection import CHOOSING, SELECTION, selection_content
+from studies.simplest import SIMPLEST, simplest_content
 from studies.theory.excess_risk import measure_risk
 from studies.theory.rates import horizons, measure
 
@@ -47,6 +48,7 @@ COMPARED = {
     "savings": (SAVINGS, savings_content),
     "drift": (DRIFT, drift_content),
     "selection": ((*SELECTION, *CHOOSING), selection_content),
+    "simplest": (SIMPLEST, simplest_content),
 }
 """the comparisons of each study, and the query that makes its page of their results"""
 PAPERS = {
@@ -67,6 +69,7 @@ What = StrEnum(
         "savings",
         "drift",
         "selection",
+        "simplest",
     ],
 )
 app = typer.Typer(
@@ -156,8 +159,8 @@ def reproduce(
     WHAT is mnist, cifar10 or imagenette, the paper's section 7 as its text and as its
     scripts have it; theory; all of these; claims, every claim of the paper judged by
     the results that are there; better, ours beside the paper's; savings, the money for
-    the same accuracy; drift, policies under concept drift; or selection, which samples
-    to buy.
+    the same accuracy; drift, policies under concept drift; selection, which samples to
+    buy; or simplest, headgate without each of its parts.
 
     Results that lie in --results are used as they are, runs that are finished in --out
     likewise, and what was interrupted goes on; so runs may come from another machine.

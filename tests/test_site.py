@@ -86,7 +86,7 @@ def test_every_page_is_there_and_loads_nothing_from_elsewhere(
     assert not re.search(r'src="[^"]*math', formulas.read_text("utf-8"), re.IGNORECASE)
     assert f"sphx_glr_{TUTORIALS[0]}_001.png" in tutorial.read_text("utf-8")
     assert "Traceback" not in tutorial.read_text("utf-8")
-    assert [int(name[0]) for name in TUTORIALS] == [1, 2, 3, 4, 5]
+    assert [int(name[0]) for name in TUTORIALS] == [1, 2, 3, 4, 5, 6]
 
 
 def test_the_navigation_leads_to_every_page_and_to_no_heading(site):

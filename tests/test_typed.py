@@ -86,7 +86,7 @@ def learn(out: str) -> str:
     e = e.with_budget(40.0).with_policy("mine", BelowAverage())
     training: Training = e.training
     data: Data = e.data
-    run = headgate.run(e.with_policy("eager", Headgate(early=0.5)), out)
+    run = headgate.run(e.with_policy("eager", Headgate(fill=8.0)), out)
     found = headgate.compare(e, budgets=[5, 10, 20], out=out)
     print(headgate.plan(e), found, found.saved_against("constant"), training, data)
     return f"{headgate.__version__} {run.summary.height} {run.frame.width}"

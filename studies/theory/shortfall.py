@@ -260,8 +260,7 @@ def main() -> None:
     print("samples of headgate short of the most that all prices known would buy, by T")
     for name, offer in ATOMS.items():
         cells = (
-            f"{T:,}: {cell(behind(Headgate(early=0.0), *offer, T, SEEDS))}"
-            for T in HORIZONS
+            f"{T:,}: {cell(behind(Headgate(), *offer, T, SEEDS))}" for T in HORIZONS
         )
         print(f"{name}: " + "; ".join(cells), flush=True)
 
@@ -282,15 +281,14 @@ def rounding(rounds: str) -> None:
         ),
     }
     for called, offer in ATOMS.items():
-        unfilled = Headgate(early=0.0, fill=0.0)
+        unfilled = Headgate(fill=0.0)
         cells = [
             f"without filling: {cell(behind(unfilled, *offer, int(rounds), SEEDS))}"
         ]
         for name, rule in rules.items():
             with mock.patch.object(limits, "_all_or_nothing", rule):
                 cells.append(
-                    f"{name}:"
-                    f" {cell(behind(Headgate(early=0.0), *offer, int(rounds), SEEDS))}"
+                    f"{name}: {cell(behind(Headgate(), *offer, int(rounds), SEEDS))}"
                 )
         print(f"{called}: {'; '.join(cells)}", flush=True)
 

@@ -49,7 +49,7 @@ def bought_round(price, bought, places):
 def test_even_buyers_pay_what_a_calculation_by_hand_says(
     rounds, even_cost, even_labels
 ):
-    found = saved(bought_round(*each) for each in rounds)
+    found = saved([bought_round(*each) for each in rounds])
     assert found.even_cost == pytest.approx(even_cost)
     assert found.even_labels == pytest.approx(even_labels)
 

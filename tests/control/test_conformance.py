@@ -27,7 +27,7 @@ OWN_PRICES = c.PerClient(c.Uniform(1, 10), (0.5, 1.0, 1.0, 1.5, 2.0), 0.3)
 BUFFER = a_system().buffer
 BUDGETED = {
     "headgate": p.Headgate(),
-    "headgate, half of the places": p.Headgate(turnover=0.5, early=0.5, fill=0.0),
+    "headgate, half of the places": p.Headgate(turnover=0.5, fill=0.0),
     "headgate, latest prices": p.Headgate(remember=16, smooth=0.25),
     "headgate, smooth": p.Headgate(smooth=1.0, ahead=2.0),
     "headgate, classes": p.Headgate(rule=r.ClassBalanced(BUFFER)),
@@ -149,7 +149,6 @@ BAD = [
         p.Headgate,
         {},
         {
-            "early": [1.5],
             "turnover": [0, 1.5],
             "remember": [0],
             "overdraft": [-1],

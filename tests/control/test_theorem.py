@@ -102,9 +102,9 @@ def test_the_distance_to_the_ceiling_grows_like_a_logarithm_and_a_window_adds_a_
         rounds: [
             theorem.measured(policy, rounds, 24).mean()
             for policy in (
-                Headgate(early=0.0),
-                Headgate(early=0.0, remember=16),
-                Headgate(early=0.0, remember=64),
+                Headgate(),
+                Headgate(remember=16),
+                Headgate(remember=64),
                 Clairvoyant(fill=8.0),
             )
         ]
@@ -146,7 +146,7 @@ def test_where_prices_take_few_values_the_distance_to_hindsight_does_not_grow(
     nothing would meet the floor.
     """
     short = [
-        theorem.behind(Headgate(early=0.0), prices, budget, rounds, 24).mean()
+        theorem.behind(Headgate(), prices, budget, rounds, 24).mean()
         for rounds in (240, 960)
     ]
     assert (
@@ -180,7 +180,7 @@ def test_with_a_share_of_the_places_the_ceiling_is_that_share_of_the_places():
     """
     share, rounds, seeds = 0.4, 1000, 16
     short = theorem.measured(
-        Headgate(early=0.0, turnover=share), rounds, seeds, places=share * PLACES
+        Headgate(turnover=share), rounds, seeds, places=share * PLACES
     )
     limit, rate = theorem.ceiling(share * PLACES, BUDGET)
     assert theorem.LOW < limit < theorem.HIGH
@@ -199,10 +199,9 @@ def test_with_a_share_of_the_places_the_ceiling_is_that_share_of_the_places():
     ),
     st.floats(5.0, 1500.0),
     st.sampled_from(["as drawn", "rising", "falling", "two levels"]),
-    st.sampled_from([0.0, 0.25, 1.0]),
 )
 def test_whatever_the_prices_are_an_even_spend_at_the_highest_one_is_reached(
-    prices, budget, kind, early
+    prices, budget, kind
 ):
     """Adversarial prices: N_T ≥ T·min(C/u, B̄) − 2."""
     price = np.array(
@@ -213,7 +212,7 @@ def test_whatever_the_prices_are_an_even_spend_at_the_highest_one_is_reached(
             np.arange(len(price)) < len(price) // 2, 10.0, 1.0 + (price > 5)
         )
     *_, (_, ledger) = played(
-        System(theorem.BUFFERS, budget, len(price)), Headgate(early=early), price
+        System(theorem.BUFFERS, budget, len(price)), Headgate(), price
     )
     assert ledger.spent[0] <= budget * len(price)
     assert ledger.admitted.sum() >= len(price) * min(budget / price.max(), PLACES) - 2

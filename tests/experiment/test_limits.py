@@ -125,7 +125,7 @@ def refused(ask) -> str:
             "policies.acdpp.capacity has 1 entries for 10 clients",
         ),
         ("policies.hybrid.stale=[11]", "there is no client 11"),
-        ("budget=3", "must look like section.key=value"),
+        ("budget=3", "must look like section.key=value, as in system.budget=3"),
         ("run.rounds.x=3", "rounds is not a section"),
         (
             "policies.headgate.rule=resevoir",

@@ -80,7 +80,7 @@ ANY_PRICE = {
             [{"kind": "hybrid", "K": 2}, {"kind": "constant", "rate": 2.5}]
         )
     },
-    "headgate": {"early": SOME, "smooth": SOME, "fairness": SOME, **BUYING},
+    "headgate": {"smooth": SOME, "fairness": SOME, **BUYING},
     "alert": {"false_alarms": SOME, "probe": SOME, "smooth": SOME, **BUYING},
     "threshold": {
         "limit": st.one_of(st.floats(0, 9), st.just(float("inf"))),

@@ -19,10 +19,11 @@ from studies.drift import DRIFT
 from studies.pages import SAID, read_numbers, write_page
 from studies.savings import SAVINGS, savings_content
 from studies.selection import SELECTION
+from studies.simplest import CHANGES, SIMPLEST, simplest_content
 from studies.zoo import prices
 
 RESULTS = HOME / "results" / "better"
-KNOWN = (*BETTER, *ALSO, *SAVINGS, *DRIFT, *SELECTION)
+KNOWN = (*BETTER, *ALSO, *SAVINGS, *DRIFT, *SELECTION, *SIMPLEST)
 NAMES = [
     name
     for name in KNOWN
@@ -64,7 +65,7 @@ def test_the_results_are_those_of_the_recipe_and_headgate_kept_both_limits(name)
 
 def test_results_are_small_and_every_file_is_of_a_recipe():
     kept = [path for path in (HOME / "results").rglob("*") if path.is_file()]
-    assert sum(path.stat().st_size for path in kept) < 2_000_000
+    assert sum(path.stat().st_size for path in kept) < 2_600_000
     assert {path.stem for path in RESULTS.iterdir()} <= {
         path.stem for path in (HOME / "recipes" / "better").iterdir()
     }
@@ -103,6 +104,17 @@ def test_the_best_setting_of_acdpp_is_inside_the_grid(name, count):
     assert all(
         one["overspent_runs"] == 0 and one["worst_excess"] <= 0 for one in rivals
     )  # the same limits
+
+
+def test_the_parts_of_headgate_are_judged_on_the_same_seeds():
+    found = simplest_content(RESULTS)
+    changed = [line[0].partition(":")[0].strip("`") for line in found.lines]
+    assert changed == list(CHANGES)
+    rows = {row["policy"]: row for row in ROWS["simplest-brent"]}
+    gaps = np.subtract(
+        rows["no-floor"]["last_by_seed"], rows["headgate"]["last_by_seed"]
+    )
+    assert f"{100 * gaps.mean():+.2f}".replace("-", "−") in found.more
 
 
 @given(

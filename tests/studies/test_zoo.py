@@ -34,7 +34,7 @@ from headgate.control.prices.trace import Brent, Ercot
 from headgate.control.randomness import Purpose
 from headgate.control.ranking import chosen
 from headgate.control.rehearse import rehearse
-from headgate.errors import SettingError
+from headgate.errors import DataError, SettingError
 from headgate.experiment import load
 from headgate.registry import POLICY, RETENTION, SELECTION, make
 from headgate.testing import a_system, check_policy, check_retention, check_selection
@@ -42,6 +42,8 @@ from headgate.theory.bound import BoundConstants
 from studies.zoo import windows
 from studies.zoo.age import Age, age_limits
 from studies.zoo.cbrs import CBRS
+from studies.zoo.early import Early, early_path
+from studies.zoo.fashion import CLASSES, Fashion
 from studies.zoo.fedbalancer import FedBalancer
 from studies.zoo.gss import GSS
 from studies.zoo.hindsight import Hindsight
@@ -52,6 +54,7 @@ from studies.zoo.plain import Pacing, Random, Resolving
 from studies.zoo.prices import Drift, Integer
 from studies.zoo.rccda import Rccda
 from studies.zoo.released import Released
+from studies.zoo.simplest import Unfloored, Unrounded
 from studies.zoo.vessal import VeSSAL
 from studies.zoo.windows import Windows
 
@@ -60,7 +63,7 @@ from ..control.following import follow_policy, follow_rule
 RULES, SELECTIONS, POLICIES = (
     (GSS, ODE, FedBalancer, CBRS),
     (VeSSAL, KCentre),
-    (Age, Listening),
+    (Age, Early, Listening, Unfloored, Unrounded),
 )
 CHECKS = {
     RULES: (RETENTION, check_retention),
@@ -107,6 +110,67 @@ def test_one_plain_policy_knows_a_price_per_client():
     prices = PerClient(Uniform(1, 10), (0.5, 1.0, 1.0, 1.5, 2.0), 0.3)
     check_policy(PLAIN["resolving"], rounds=12, prices=prices)
     follow_policy(PLAIN["resolving"], rounds=12, prices=prices)
+
+
+def test_the_early_pace_minimises_the_mean_error():
+    """Where money m a round buys √m samples; any mixture with another pace has a higher
+    ∫N^(−1/2).
+    """
+    fine = np.linspace(0.0, 1.0, 20_001)
+    best = np.interp(fine, *early_path())
+
+    def mean_error(spent):
+        N = np.cumsum(np.sqrt(np.diff(spent) * fine.size)) / fine.size
+        return np.mean(N**-0.5)
+
+    for other in (fine, fine**0.3, fine**0.7, np.minimum(2 * fine, 1.0)):
+        assert mean_error(best) < mean_error(0.9 * best + 0.1 * other)
+        assert mean_error(best) < mean_error(0.5 * best + 0.5 * other)
+
+
+def test_without_the_floor_headgate_falls_behind_an_even_spend():
+    price = np.linspace(1.0, 9.0, 60)
+    system = System(np.array([10, 10]), 20.0, 60)
+
+    def bought(kind):
+        made = kind(fill=0.0)
+        one = rehearse(system, made, Trace(tuple(price)), np.arange(1), 60)
+        return one.admitted[0].cumsum()
+
+    even = np.minimum(20.0 / price, 20.0).cumsum()
+    assert (bought(Headgate) >= even - 1).all()
+    assert (bought(Unfloored) < even - 1).any()
+
+
+def test_only_in_long_runs_are_shares_rounded():
+    def bought(kind, rounds):
+        system = System(np.array([10, 10]), 20.0, rounds)
+        made = rehearse(system, kind(), Integer(1, 10), np.arange(2), rounds)
+        return made.admitted
+
+    assert np.array_equal(bought(Headgate, 200), bought(Unrounded, 200))
+    whole, shares = (
+        np.isin(bought(kind, 600), (0, 20)).mean() for kind in (Headgate, Unrounded)
+    )
+    assert whole > shares
+
+
+def test_fashion_comes_from_four_files_or_says_where_it_looked(tmp_path, monkeypatch):
+    monkeypatch.setenv("HEADGATE_DATA", str(tmp_path))
+    with pytest.raises(DataError, match="fashion-mnist: no idx files"):
+        Fashion().load()
+    folder = tmp_path / "fashion-mnist"
+    folder.mkdir()
+    labels = np.arange(10, dtype=np.uint8)
+    images = np.arange(10 * 28 * 28, dtype=np.uint8).reshape(10, 28, 28)
+    for split in ("train", "t10k"):
+        for values, name in ((images, "images-idx3"), (labels, "labels-idx1")):
+            sizes = np.array(values.shape, ">u4").tobytes()
+            head = bytes([0, 0, 8, values.ndim]) + sizes
+            (folder / f"{split}-{name}-ubyte").write_bytes(head + values.tobytes())
+    found = Fashion().load()
+    assert (found.classes, found.shape) == (CLASSES, (1, 28, 28))
+    assert np.array_equal(found.train_images[:, 0], images)
 
 
 @pytest.mark.parametrize(

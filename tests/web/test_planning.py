@@ -73,7 +73,7 @@ def test_a_stated_K_is_kept():
     assert told["K"] == 2
     assert tomllib.loads(told["toml"])["policies"]["acdpp"]["K"] == 2
     assert (told["V"], told["rho"]) == pytest.approx((40**0.5, 1 - 40**-0.5))
-    assert answer(**of(early=0.0))["spend"] > 0
+    assert answer(**of(smooth=0.0))["spend"] > 0
 
 
 def test_a_plan_that_breaks_a_limit_says_so_with_the_way_out():

@@ -114,6 +114,10 @@ CHANGES = ("delivered", "cancelled", "rejected", "beyond", "adjusted", "answered
 """the columns of an order that change"""
 AT_ONCE = 500
 """rows that one statement asks for"""
+END = "9999"
+"""a time after all others"""
+ALWAYS = ("", END)
+"""the period from the first time to the last one"""
 PAUSE = 0.2
 """seconds between two attempts to lead"""
 KEPT = 2
@@ -238,14 +242,23 @@ class Tables(Session):
         )
         return rows[0][0] if rows else None
 
-    def of_kinds(self, *kinds: str) -> list[Entry]:
-        """Return all entries of some kinds."""
-        rows = self._rows(
-            f"SELECT {ENTRY} FROM entries WHERE account = ? AND kind IN"
-            f" ({_marks(kinds)}) ORDER BY number",
-            (self.account, *kinds),
+    def of_kinds(
+        self,
+        *kinds: str,
+        period: tuple[str, str] = ALWAYS,
+    ) -> Iterator[Entry]:
+        """Yield the entries of some kinds and of a period, a page at a time."""
+        query = (
+            f"SELECT {ENTRY} FROM entries WHERE account = ? AND number > ? AND kind IN"
+            f" ({_marks(kinds)}) AND at >= ? AND at < ? ORDER BY number LIMIT {PAGE}"
         )
-        return [Entry(*row) for row in rows]
+        number = 0
+        while True:
+            rows = self._rows(query, (self.account, number, *kinds, *period))
+            yield from (Entry(*row) for row in rows)
+            if len(rows) < PAGE:
+                return
+            number = rows[-1][0]
 
     def request(self, request: str) -> Entry | None:
         """Return the entry of a request."""
@@ -336,24 +349,29 @@ class Tables(Session):
         since: int = 1,
         until: int | None = None,
         after: tuple[int, int] = (0, -1),
+        period: tuple[str, str] = ALWAYS,
+        skip: int = 0,
     ) -> Iterator[OrderState]:
         """Yield the orders of the rounds `since` to `until`, by round and client, a
-        page at a time; `after` is the order before the first one.
+        page at a time; `after` is the order before the first one. Of those that were
+        written in a period the first `skip` are left out.
         """
         until = 2**62 if until is None else until
         t, client = max(after, (since - 1, 2**62))
         query = (
             f"SELECT {ORDER} FROM orders WHERE account = ? AND (round > ? OR round = ?"
-            f" AND client > ?) AND round <= ? ORDER BY round, client LIMIT {PAGE}"
+            " AND client > ?) AND round <= ? AND at >= ? AND at < ? ORDER BY round,"
+            f" client LIMIT {PAGE} OFFSET ?"
         )
         while True:
-            rows = self._rows(query, (self.account, t, t, client, until))
+            where = (self.account, t, t, client, until, *period, skip)
+            rows = self._rows(query, where)
             for row in rows:
                 with self.readable(f"order {row[:2]}"):
                     yield _order_of(row)
             if len(rows) < PAGE:
                 return
-            t, client = rows[-1][:2]
+            (t, client), skip = rows[-1][:2], 0
 
     def order(self, t: int, client: int) -> OrderState | None:
         """Return one order."""
@@ -415,13 +433,16 @@ class Tables(Session):
             yield KeyedSample(*row)
 
     def keys(
-        self, since: int, until: int
+        self, first: tuple[int, int], last: tuple[int, int]
     ) -> Mapping[tuple[int, int], list[KeyedSample]]:
-        """Return the samples with keys that arrived on the orders of some rounds."""
+        """Return the samples with keys that arrived on the orders from one to another,
+        by round and client.
+        """
         rows = self._rows(
             f"SELECT {SAMPLE} FROM samples WHERE account = ? AND round BETWEEN ? AND ?"
-            " ORDER BY round, client, key",
-            (self.account, since, until),
+            " AND (round > ? OR client >= ?) AND (round < ? OR client <= ?) ORDER BY"
+            " round, client, key",
+            (self.account, first[0], last[0], *first, *last),
         )
         found = dict[tuple[int, int], list[KeyedSample]]()
         for row in rows:
@@ -451,10 +472,11 @@ class Tables(Session):
         with self.readable("nodes"):
             return [Node(int(node), client, since) for node, client, since in rows]
 
-    def counts(self) -> tuple[int, int]:
-        """Return how many orders and samples with keys there are."""
+    def counts(self, period: tuple[str, str] = ALWAYS) -> tuple[int, int]:
+        """Return how many orders of a period and samples with keys there are."""
         ((orders,),) = self._rows(
-            "SELECT count(*) FROM orders WHERE account = ?", (self.account,)
+            "SELECT count(*) FROM orders WHERE account = ? AND at >= ? AND at < ?",
+            (self.account, *period),
         )
         ((samples,),) = self._rows(
             "SELECT count(*) FROM samples WHERE account = ?", (self.account,)

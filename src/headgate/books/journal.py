@@ -11,7 +11,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from decimal import Decimal
 from itertools import zip_longest
@@ -194,6 +194,10 @@ class Journal:
     def settled(self) -> int:
         """The last settled round; 0 before the first one."""
         return self.state.settled
+
+    def snapshot(self) -> AbstractContextManager[None]:
+        """Let all that the body reads be of one moment."""
+        return self.tables.snapshot()
 
     def close(self) -> None:
         """Close the database."""

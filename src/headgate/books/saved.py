@@ -11,7 +11,7 @@ Both see the recorded prices, and count the rounds in which anything could be bo
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -137,8 +137,8 @@ def saved(rounds: Iterable[BoughtRound]) -> Saved:
     Parameters
     ----------
     rounds : iterable of BoughtRound
-        All rounds, also those without a purchase. Clients that join later make the
-        arrays of later rounds longer.
+        All rounds, also those without a purchase, which are read several times and need
+        not be held. Clients that join later make the arrays of later rounds longer.
 
     Returns
     -------
@@ -156,34 +156,41 @@ def saved(rounds: Iterable[BoughtRound]) -> Saved:
     >>> found.sentence("$").split(". ")[1]
     'The same money spent evenly, within the same limits: 6 labels.'
     """
-    offered = [each for each in rounds if each.places.any() or each.bought.any()]
-    prices = [price for each in offered for price in each.price.tolist()]
-    paid = math.fsum(each.paid for each in offered)
+    sums, paid = np.zeros((3, 0)), list[float]()
+    low, high = math.inf, -math.inf
+    for each in _offered(rounds):
+        clients = each.bought.size
+        if clients > sums.shape[1]:
+            sums = np.pad(sums, [(0, 0), (0, clients - sums.shape[1])])
+        sums[:, :clients] += np.broadcast_arrays(each.bought, each.price, 1)
+        paid.append(each.paid)
+        low, high = min(low, each.price.min()), max(high, each.price.max())
+    labels, prices, seen = sums
+    money = math.fsum(paid)
     return Saved(
-        labels=sum(int(each.bought.sum()) for each in offered),
-        paid=paid,
-        even_cost=_same_labels(offered),
-        even_labels=_same_money(offered, paid),
-        moved=len(set(prices)) > 1,
+        labels=int(labels.sum()),
+        paid=money,
+        even_cost=float((labels * (prices / np.maximum(seen, 1))).sum()),
+        even_labels=_same_money(rounds, len(paid), money),
+        moved=bool(low < high),
     )
 
 
-def _same_labels(rounds: Sequence[BoughtRound]) -> float:
-    """Return the price of each client's labels at the mean of its prices."""
-    clients = max((each.bought.size for each in rounds), default=0)
-    labels, prices, seen = np.zeros((3, clients))
-    for each in rounds:
-        own = slice(each.bought.size)
-        labels[own] += each.bought
-        prices[own] += each.price
-        seen[own] += 1
-    return float((labels * (prices / np.maximum(seen, 1))).sum())
+def _offered(rounds: Iterable[BoughtRound]) -> Iterator[BoughtRound]:
+    """Yield the rounds in which anything could be bought."""
+    return (each for each in rounds if each.places.any() or each.bought.any())
 
 
-def _same_money(rounds: Sequence[BoughtRound], money: float) -> float:
-    """Return the labels that the money buys in equal parts, within the places."""
+def _same_money(
+    rounds: Iterable[BoughtRound],
+    number: int,
+    money: float,
+) -> float:
+    """Return the labels that the money buys in equal parts in so many rounds, within
+    the places.
+    """
     labels = 0.0
-    for left, each in zip(range(len(rounds), 0, -1), rounds, strict=True):
+    for left, each in zip(range(number, 0, -1), _offered(rounds), strict=True):
         places = np.maximum(each.places, each.bought)
         cost = float((each.price * places).sum())
         part = money / left

@@ -6,20 +6,24 @@ import csv
 import io
 import json
 import sys
-from collections import defaultdict, deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from datetime import date
 from decimal import Decimal
-from itertools import groupby
+from functools import partial
+from heapq import merge
+from itertools import chain, groupby, islice, starmap, zip_longest
+from operator import eq, itemgetter
 from pathlib import Path
 from textwrap import wrap
-from typing import Any, NamedTuple, get_type_hints
+from typing import Any, BinaryIO, NamedTuple, TypeVar, get_type_hints, overload
 
 import numpy as np
 
 from headgate.books.addresses import Place, place_of
 from headgate.books.border import Roll, name_of, order_of, signed
+from headgate.books.database import ALWAYS
 from headgate.books.durable import on_disk
 from headgate.books.exact import NOTHING, exact, plainly, total
 from headgate.books.journal import Journal
@@ -43,7 +47,12 @@ from headgate.writing import check_no_link, partial_of, replace_file, sync
 MOST_DIGITS = 16
 """digits of a number that is surely the name of no client"""
 PAGE = 100
-"""rounds whose keys are read at a time"""
+"""orders whose keys are read at a time, and lines of a page"""
+KEPT = 1_000
+"""the most orders, or rounds, of a statement that are kept"""
+BATCH = 10_000
+"""rows of which a table of columns is made at a time"""
+Thing = TypeVar("Thing")
 LISTED = 20
 """the most orders that are shown; JSON has them all"""
 WIDTH = 80
@@ -113,13 +122,76 @@ class OrderLine(NamedTuple):
     beyond: int = 0
 
 
+class Lines(Sequence[OrderLine]):
+    """The orders of a period, by round and client, as a sequence: `lines[200:300]` is a
+    page of it. How many there are is counted at once, and up to `KEPT` of them are
+    kept. More are read when they are asked for, a page at a time, from accounts that
+    are open then.
+
+    Parameters
+    ----------
+    journal : Journal
+        The accounts.
+    period : tuple of str
+        The time in UTC from which on orders count, and the one before which they do.
+    """
+
+    def __init__(
+        self,
+        journal: Journal,
+        period: tuple[str, str] = ALWAYS,
+    ) -> None:
+        self.journal, self.period = journal, period
+        self._count, _ = journal.tables.counts(period)
+        self._kept: list[OrderLine] | None = None
+        if self._count <= KEPT:
+            self._kept = list(lines(journal, period=period))
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[OrderLine]:
+        return self._read(with_keys=True)
+
+    def _read(self, with_keys: bool) -> Iterator[OrderLine]:
+        if self._kept is not None:
+            return iter(self._kept)
+        found = lines(self.journal, period=self.period, with_keys=with_keys)
+        return islice(found, self._count)
+
+    def amounts(self) -> Iterator[OrderLine]:
+        """Yield the lines without their keys, which is faster."""
+        return self._read(with_keys=False)
+
+    @overload
+    def __getitem__(self, at: int) -> OrderLine: ...
+
+    @overload
+    def __getitem__(self, at: slice) -> list[OrderLine]: ...
+
+    def __getitem__(self, at: int | slice) -> OrderLine | list[OrderLine]:
+        if self._kept is not None:
+            return self._kept[at]
+        if isinstance(at, slice):
+            first, last, step = at.indices(self._count)
+            found = lines(self.journal, period=self.period, skip=first)
+            return list(islice(found, 0, max(last - first, 0), step))
+        place = range(self._count)[at]
+        return self[place : place + 1][0]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Iterable) and _same(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 class Statement(NamedTuple):
     """All orders, amendments and totals.
 
     Parameters
     ----------
-    lines : list of OrderLine
-        The orders, by round and client.
+    lines : sequence of OrderLine
+        The orders, by round and client, read when they are asked for.
     amendments : list of AmendmentRow
         The amendments, the oldest first.
     system : System
@@ -133,21 +205,22 @@ class Statement(NamedTuple):
         Money spent.
     reserved : decimal.Decimal
         The most that orders without an answer may cost.
-    offers : list of Offered
-        The prices and the supply of the settled rounds, also of those without an order.
+    offers : iterable of Offered
+        The prices and the supply of the settled rounds, also of those without an order,
+        read when they are asked for.
     short : dict of int to Event
         The latest event of each client whose source had fewer samples than were
         ordered.
     """
 
-    lines: list[OrderLine]
+    lines: Sequence[OrderLine]
     amendments: list[AmendmentRow]
     system: System
     rounds: int
     approved: Decimal
     spent: Decimal
     reserved: Decimal
-    offers: list[Offered]
+    offers: Iterable[Offered]
     short: dict[int, Event]
 
     @property
@@ -160,16 +233,14 @@ class Statement(NamedTuple):
     @property
     def saved(self) -> Saved:
         """What the settled rounds saved, beside two buyers who spread them evenly."""
-        return saved(self._bought())
+        return saved(Again(self._bought))
 
     def _bought(self) -> Iterator[BoughtRound]:
         """Yield what was offered and bought in each settled round.
 
         A client that delivered less than was ordered had no more.
         """
-        by_round = defaultdict[int, list[OrderLine]](list)
-        for line in self.lines:
-            by_round[line.round].append(line)
+        orders = self._by_round()
         for each, clients, suspended in self._terms_of_rounds():
             buffer = self.system.buffer[:clients]
             system = System(buffer, self.system.budget)
@@ -178,7 +249,7 @@ class Statement(NamedTuple):
             if suspended:
                 places[:] = 0
             bought, paid = np.zeros_like(places), 0.0
-            for line in by_round[each.round]:
+            for line in orders(each.round):
                 client = self._number(line.client)
                 bought[client] = line.delivered - line.rejected - line.free
                 paid += float(line.charged)
@@ -186,6 +257,24 @@ class Statement(NamedTuple):
                 if line.answered is not None and came < line.asked:
                     places[client] = came
             yield BoughtRound(np.array(each.price), bought, paid, places)
+
+    def _by_round(self) -> Callable[[int], list[OrderLine]]:
+        """Return a function of the round, which must not fall, that returns its
+        lines.
+        """
+        groups = groupby(_amounts(self.lines), lambda line: line.round)
+        ahead = [next(groups, None)]
+
+        def of(t: int) -> list[OrderLine]:
+            while ahead[0] is not None and ahead[0][0] < t:
+                ahead[0] = next(groups, None)
+            if ahead[0] is None or ahead[0][0] > t:
+                return []
+            found = list(ahead[0][1])
+            ahead[0] = next(groups, None)
+            return found
+
+        return of
 
     def _number(self, client: Client) -> int:
         names = self.system.names
@@ -205,26 +294,40 @@ class Statement(NamedTuple):
                 suspended = suspended if own.suspend is None else own.suspend
             yield each, clients, suspended
 
-    def rows(self) -> list[dict[str, Any]]:
-        """Return what `export` writes: the orders, and what was offered and not bought.
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield what `export` writes: the orders, and what was offered and not bought.
 
         A settled round without an order has one row without a client. If each client
         has its own price, a settled round has a row for every client.
         """
-        rows = [line._asdict() for line in self.lines]
-        ordered = {line[:2] for line in self.lines}
-        played = {t for t, _ in ordered}
-        for each in self.offers:
-            prices: list[tuple[int | None, float]] = [*enumerate(each.price)]
-            if len(each.price) == 1:
-                prices = [] if each.round in played else [(None, each.price[0])]
-            rows += [
-                self._not_bought(each, client, price)
-                for client, price in prices
-                if (each.round, self._named(client)) not in ordered
-            ]
-        rows.sort(key=lambda row: (row["round"], str(row["client"] or 0)))
-        return rows
+        parts = merge(
+            ((line.round, line._asdict()) for line in self.lines),
+            ((each.round, each) for each in self.offers),
+            key=itemgetter(0),
+        )
+        for _, of_round in groupby(parts, itemgetter(0)):
+            every = [part for _, part in of_round]
+            rows = [part for part in every if isinstance(part, dict)]
+            ordered = {row["client"] for row in rows}
+            for each in every:
+                if isinstance(each, Offered):
+                    rows += self._not_ordered(each, ordered)
+            yield from sorted(rows, key=lambda row: str(row["client"] or 0))
+
+    def _not_ordered(
+        self,
+        each: Offered,
+        ordered: set[Client],
+    ) -> list[dict[str, Any]]:
+        """Return the rows of what was offered in a round and not bought."""
+        prices: list[tuple[int | None, float]] = [*enumerate(each.price)]
+        if len(each.price) == 1:
+            prices = [] if ordered else [(None, each.price[0])]
+        return [
+            self._not_bought(each, client, price)
+            for client, price in prices
+            if self._named(client) not in ordered
+        ]
 
     def _not_bought(
         self,
@@ -252,7 +355,8 @@ class Statement(NamedTuple):
     def sentence(self) -> str:
         """What was saved, in words."""
         text = self.saved.sentence(self.system.currency)
-        adjusted = total([self.spent, *(-line.charged for line in self.lines)])
+        charges = (-line.charged for line in _amounts(self.lines))
+        adjusted = total(chain([self.spent], charges))
         if not adjusted:
             return text
         amount = money_text(float(adjusted), self.system.currency)
@@ -271,6 +375,21 @@ class Statement(NamedTuple):
 
     def __repr__(self) -> str:
         """Return the statement as `headgate ledger show` prints it."""
+        return self.text()
+
+    def text(self, page: slice | None = None) -> str:
+        """Return the statement as `headgate ledger show` prints it.
+
+        Parameters
+        ----------
+        page : slice, optional
+            The orders to show; left out: the latest ones.
+
+        Returns
+        -------
+        str
+            Some lines of text.
+        """
         system, unit = self.system, self.system.currency
         until = "open" if system.horizon is None else system.horizon
         amounts = [
@@ -286,12 +405,19 @@ class Statement(NamedTuple):
             lines.append("Nothing more is bought: more is spent than is approved.")
         lines += _wrapped(self.dry, unit)
         lines += _table("Amendments", [*map(shown_change, self.amendments)])
-        shown = self.lines[-LISTED:]
-        title = "Orders"
-        if len(shown) < len(self.lines):
-            title += f", the last {len(shown)} of {len(self.lines)}"
+        shown = self.lines[page or slice(-LISTED, None)]
+        title, many = "Orders", len(self.lines)
+        if page is not None:
+            title += f", from number {page.start + 1} on, of {many:,}"
+        elif len(shown) < many:
+            title += f", the last {len(shown)} of {many}"
         lines += _table(title, [*map(_shown_order, shown)])
         return "\n".join(printable(line) for line in lines)
+
+
+def _amounts(every: Iterable[OrderLine]) -> Iterator[OrderLine]:
+    """Yield lines of which the keys are not needed."""
+    return every.amounts() if isinstance(every, Lines) else iter(every)
 
 
 def _wrapped(text: str, unit: str) -> list[str]:
@@ -367,25 +493,17 @@ def statement(
     LedgerError
         If the orders do not come to exactly what the ledger says was spent.
     """
-    first = None if since is None else moment("since", since)
-    last = None if until is None else moment("until", until)
+    first = ALWAYS[0] if since is None else moment("since", since)
+    last = ALWAYS[1] if until is None else moment("until", until)
+    period = (first, last)
     with journal.newest() as state:
         balance = state.balance()
-        every = list(lines(journal))
-        made = amendments(journal)
-        spent = total(line.paid for line in every)
-        if spent != balance.spent:
-            raise LedgerError(
-                f"{journal.path}: the orders come to {plainly(spent)}, the ledger says"
-                f" {plainly(balance.spent)}"
-            )
-        own = [line for line in every if is_within(line.time, first, last)]
-        asked = [
-            each for each in _offers(journal) if is_within(each.begun, first, last)
-        ]
+        if period == ALWAYS:
+            _check_sum(journal, balance.spent)
+        made, own = amendments(journal), Lines(journal, period)
+        offers = Again(partial(_offers, journal, journal.settled, period), KEPT)
         short = {each.client: each for each in journal.events() if each.kind == "short"}
-        system = state.system_ahead()
-        return Statement(own, made, system, *balance, asked, short)
+        return Statement(own, made, state.system_ahead(), *balance, offers, short)
 
 
 def is_within(
@@ -397,15 +515,52 @@ def is_within(
     return (since is None or since <= time) and (until is None or time < until)
 
 
-def _offers(journal: Journal) -> list[Offered]:
-    """Return the prices and the supply of the settled rounds."""
-    found = []
-    for entry in journal.tables.of_kinds("begun"):
+def _check_sum(journal: Journal, recorded: Decimal) -> None:
+    """Raise LedgerError if the orders do not come to what was spent."""
+    quantum = journal.state.quantum
+    spent = total(order.paid(quantum) for order in journal.tables.orders())
+    if spent != recorded:
+        raise LedgerError(
+            f"{journal.path}: the orders come to {plainly(spent)}, the ledger says"
+            f" {plainly(recorded)}"
+        )
+
+
+class Again(Iterable[Thing]):
+    """What can be read several times, each time by a call of `read`; nothing more than
+    `most` things are kept, and if there are more, none.
+    """
+
+    def __init__(self, read: Callable[[], Iterator[Thing]], most: int = 0) -> None:
+        self._read = read
+        first = list(islice(read(), most + 1)) if most else []
+        self._kept = first if most > 0 and len(first) <= most else None
+
+    def __iter__(self) -> Iterator[Thing]:
+        return self._read() if self._kept is None else iter(self._kept)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Iterable) and _same(self, other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _same(ours: Iterable[object], theirs: Iterable[object]) -> bool:
+    """Return whether both yield the same things."""
+    return all(starmap(eq, zip_longest(ours, theirs)))
+
+
+def _offers(
+    journal: Journal,
+    settled: int,
+    period: tuple[str, str],
+) -> Iterator[Offered]:
+    """Yield the prices and the supply of the settled rounds of a period."""
+    for entry in journal.tables.of_kinds("begun", period=period):
         body = json.loads(entry.body)
-        if body["round"] <= journal.settled:
+        if body["round"] <= settled:
             prices = tuple(body["price"])
-            found.append(Offered(body["round"], entry.at, prices, body["supply"]))
-    return found
+            yield Offered(body["round"], entry.at, prices, body["supply"])
 
 
 def lines(
@@ -413,16 +568,20 @@ def lines(
     since: int = 1,
     until: int | None = None,
     after: tuple[int, int] = (0, -1),
+    period: tuple[str, str] = ALWAYS,
+    skip: int = 0,
+    with_keys: bool = True,
 ) -> Iterator[OrderLine]:
     """Yield one line for each order of the rounds `since` to `until`, by round and
-    client, without holding them all; `after` is the order before the first one.
+    client, without holding them all; `after` is the order before the first one. Of
+    those of a period the first `skip` are left out.
     """
     system, quantum = journal.state.system_ahead(), journal.state.quantum
-    pages = groupby(
-        journal.tables.orders(since, until, after), lambda order: order.round // PAGE
-    )
-    for page, orders in pages:
-        keys = journal.tables.keys(page * PAGE, page * PAGE + PAGE - 1)
+    every = journal.tables.orders(since, until, after, period, skip)
+    while orders := list(islice(every, PAGE)):
+        keys: Mapping[tuple[int, int], list[KeyedSample]] = {}
+        if with_keys:
+            keys = journal.tables.keys(orders[0][:2], orders[-1][:2])
         for order in orders:
             own = keys.get(order[:2], ())
             yield _line(order, own, system, quantum)
@@ -569,43 +728,83 @@ def export(
     Amounts are decimal text in csv and json, and floats in parquet. In csv the keys of
     an order are a JSON list.
     """
-    content = exported(found, kind)
+    write = partial(WRITERS[kind], found)
     if path is None:
-        sys.stdout.buffer.write(content)
+        write(sys.stdout.buffer)
         sys.stdout.buffer.flush()
         return
     _check_plain(path)
     with on_disk(path):
-        replace_file(path, content)
+        replace_file(path, write)
 
 
 def exported(found: Statement, kind: str) -> bytes:
     """Return the content of the file that `export` writes."""
-    rows = found.rows()
-    if kind == "parquet":
-        return _parquet(rows)
-    for row in rows:
-        row |= {
-            name: f"{value:f}"
+    file = io.BytesIO()
+    WRITERS[kind](found, file)
+    return file.getvalue()
+
+
+def _plain_rows(found: Statement) -> Iterator[dict[str, Any]]:
+    """Yield the rows with amounts as decimal text."""
+    for row in found.rows():
+        yield {
+            name: f"{value:f}" if isinstance(value, Decimal) else value
             for name, value in row.items()
-            if isinstance(value, Decimal)
         }
-    if kind == "json":
-        totals = {"spent": f"{found.spent:f}", "reserved": f"{found.reserved:f}"}
-        return json.dumps({"lines": rows, **totals}, indent=1).encode()
+
+
+def _write_json(found: Statement, file: BinaryIO) -> None:
+    totals = {"spent": f"{found.spent:f}", "reserved": f"{found.reserved:f}"}
+    for part in json_parts({}, "lines", _plain_rows(found), totals, 1):
+        file.write(part.encode())
+
+
+def json_parts(
+    before: Mapping[str, Any],
+    name: str,
+    rows: Iterable[Any],
+    after: Mapping[str, Any],
+    indent: int,
+    ascii_only: bool = True,
+) -> Iterator[str]:
+    """Yield the text of a JSON object a row at a time: what stands before a list of
+    rows, the list under its name, and what follows it.
+
+    >>> whole = json.dumps({"a": 1, "rows": [{"b": 2}, {}], "sum": 3}, indent=1)
+    >>> "".join(json_parts({"a": 1}, "rows", [{"b": 2}, {}], {"sum": 3}, 1)) == whole
+    True
+    """
+    text = partial(json.dumps, indent=indent, ensure_ascii=ascii_only)
+    inside = f"\n{' ' * 2 * indent}"
+    head = text(before).removesuffix("\n}") + "," if before else "{"
+    yield f"{head}\n{' ' * indent}{json.dumps(name)}: ["
+    mark, end = "", ""
     for row in rows:
-        row["keys"] = json.dumps(row["keys"], ensure_ascii=False) if row["keys"] else ""
-        row |= {
-            name: cell(value) for name, value in row.items() if isinstance(value, str)
-        }
-    file = io.StringIO(newline="")
-    table = csv.DictWriter(file, OrderLine._fields)
+        own = text(row).replace("\n", inside)
+        yield f"{mark}{inside}{own}"
+        mark, end = ",", f"\n{' ' * indent}"
+    tail = f",{text(after).removeprefix('{')}" if after else "\n}"
+    yield f"{end}]{tail}"
+
+
+def _write_csv(found: Statement, file: BinaryIO) -> None:
+    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    table = csv.DictWriter(text, OrderLine._fields)
     table.writeheader()
-    table.writerows(rows)
-    return file.getvalue().encode()
+    for row in _plain_rows(found):
+        keys = json.dumps(row["keys"], ensure_ascii=False) if row["keys"] else ""
+        row["keys"] = keys
+        cells = {
+            name: cell(value) if isinstance(value, str) else value
+            for name, value in row.items()
+        }
+        table.writerow(cells)
+    text.detach()
 
 
-def _parquet(rows: list[dict[str, Any]]) -> bytes:
+def _write_parquet(found: Statement, file: BinaryIO) -> None:
+    """Write all columns at once, which take little beside the rows."""
     import polars as pl
 
     kinds: dict[Any, Any] = {
@@ -617,17 +816,27 @@ def _parquet(rows: list[dict[str, Any]]) -> bytes:
         tuple[str, ...]: pl.List(pl.String),
     }
     schema = {name: kinds[hint] for name, hint in get_type_hints(OrderLine).items()}
-    for row in rows:
-        row |= {
-            name: float(value)
-            for name, value in row.items()
-            if isinstance(value, Decimal)
-        }
-        row["keys"] = list(row["keys"])
-        row["client"] = str(row["client"])
-    file = io.BytesIO()
-    pl.DataFrame(rows, schema=schema).write_parquet(file)
-    return file.getvalue()
+    frames, rows = [pl.DataFrame(schema=schema)], map(_of_parquet, found.rows())
+    while some := list(islice(rows, BATCH)):
+        frames.append(pl.DataFrame(some, schema=schema))
+    pl.concat(frames).write_parquet(file)
+
+
+def _of_parquet(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a row as a table of numbers holds it."""
+    plain = {
+        name: float(value) if isinstance(value, Decimal) else value
+        for name, value in row.items()
+    }
+    return {**plain, "keys": list(row["keys"]), "client": str(row["client"])}
+
+
+WRITERS: dict[str, Callable[[Statement, BinaryIO], None]] = {
+    "csv": _write_csv,
+    "json": _write_json,
+    "parquet": _write_parquet,
+}
+"""what writes a statement into a file, by the name of the format"""
 
 
 def _check_plain(path: Path) -> None:

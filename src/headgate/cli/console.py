@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
@@ -117,6 +117,20 @@ def print_json(value: Any) -> None:
             )
         )
     )
+
+
+def print_json_rows(
+    head: dict[str, Any],
+    name: str,
+    rows: Iterable[Any],
+) -> None:
+    """Print a JSON object that ends with a list of rows, a row at a time."""
+    from headgate.analysis.formatting import jsonable
+    from headgate.books.statement import json_parts
+
+    for part in json_parts(jsonable(head), name, rows, {}, 2, ascii_only=False):
+        print(json_text(part), end="")
+    print()
 
 
 CLICK = sys.modules[TyperGroup.__mro__[1].__module__]

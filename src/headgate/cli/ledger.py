@@ -13,7 +13,7 @@ from headgate.cli.console import (
     AsFormat,
     CommandGroup,
     Format,
-    print_json,
+    print_json_rows,
     say,
 )
 from headgate.errors import SettingError
@@ -60,18 +60,39 @@ class Kind(StrEnum):
     json = "json"
 
 
+Since = Annotated[str | None, typer.Option(help="Only orders from this ISO date on.")]
+Until = Annotated[str | None, typer.Option(help="Only orders before this ISO date.")]
+
+
 @commands.command()
-def show(folder: Accounts, format_: AsFormat = Format.table) -> None:
+def show(
+    folder: Accounts,
+    since: Since = None,
+    until: Until = None,
+    page: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Page of 100 orders, 1: the oldest; default: the latest ones.",
+            show_default=False,
+        ),
+    ] = None,
+    format_: AsFormat = Format.table,
+) -> None:
     """Show the money, what was saved, the amendments and the latest orders of the
-    accounts in DIR.
+    accounts in DIR, or a page of them. Without a page, JSON has all orders.
 
     Two buyers who spread their purchases evenly over the same rounds are compared: one
     buys the same labels, one spends the same money within the same limits.
     """
-    from headgate.books.statement import opened, statement
+    from headgate.books.statement import PAGE, opened, statement
 
-    with opened(folder) as store:
-        _show(statement(store), format_)
+    with opened(folder) as store, store.snapshot():
+        found = statement(store, since, until)
+        shown = None
+        if page is not None:
+            shown = slice((page - 1) * PAGE, page * PAGE)
+        _show(found, format_, shown)
 
 
 @commands.command()
@@ -141,8 +162,8 @@ def amend(
     change = Amendment(
         money, budget, last, join, weight, leaver, suspend, month, name=name
     )
-    author = by or getpass.getuser()
-    _show(amend_folder(folder, change, author, why, key=key), format_)
+    amend_folder(folder, change, by or getpass.getuser(), why, key=key)
+    show(folder, format_=format_)
 
 
 def _horizon(stated: str | None) -> int | Literal["open"] | None:
@@ -183,9 +204,9 @@ def adjust(
     from headgate.control.amendments import Amendment
 
     change = Amendment(adjust=refund("amount", amount))
-    author = by or getpass.getuser()
     order = (round_, client_in(folder, "client", client))
-    _show(amend_folder(folder, change, author, why, order, key), format_)
+    amend_folder(folder, change, by or getpass.getuser(), why, order, key)
+    show(folder, format_=format_)
 
 
 @commands.command()
@@ -202,12 +223,8 @@ def export(
     kind: Annotated[
         Kind, typer.Option("--format", help="Format of the file.")
     ] = Kind.csv,
-    since: Annotated[
-        str | None, typer.Option(help="Only orders from this ISO date on.")
-    ] = None,
-    until: Annotated[
-        str | None, typer.Option(help="Only orders before this ISO date.")
-    ] = None,
+    since: Since = None,
+    until: Until = None,
 ) -> None:
     """Write one line for each order in DIR, and one for each round without an order.
     The sum of the column `paid` is exactly the money spent.
@@ -216,13 +233,13 @@ def export(
     """
     from headgate.books import statement as books
 
-    with books.opened(folder) as store:
-        found = books.statement(store, since, until)
     path = out or Path(f"orders.{kind}")
-    if str(path) == "-":
-        books.export(found, None, kind)
+    file = None if str(path) == "-" else path
+    with books.opened(folder) as store, store.snapshot():
+        found = books.statement(store, since, until)
+        books.export(found, file, kind)
+    if file is None:
         return
-    books.export(found, path, kind)
     say(
         f"{path}: {len(found.lines)} orders, spent {found.spent:.2f}, reserved"
         f" {found.reserved:.2f}"
@@ -299,29 +316,32 @@ def _say_sums(place: Path | str, found: "Statement") -> None:
     )
 
 
-def _show(found: "Statement", format_: Format) -> None:
+def _show(
+    found: "Statement",
+    format_: Format,
+    shown: slice | None = None,
+) -> None:
     """Show the money, what was saved, the amendments and the orders of accounts."""
     if format_ is Format.table:
-        for line in str(found).splitlines():
+        for line in found.text(shown).splitlines():
             say(line)
         return
     from headgate.books.statement import shown_change
 
     names = ("approved", "spent", "reserved", "left")
     saved = found.saved
-    print_json(
-        {
-            **{name: f"{getattr(found, name):f}" for name in names},
-            "rounds": found.rounds,
-            "horizon": found.system.horizon,
-            "clients": found.system.clients,
-            "currency": found.system.currency,
-            "saved": {**saved._asdict(), "money": saved.money},
-            "sentence": found.sentence,
-            "amendments": [shown_change(each) for each in found.amendments],
-            "orders": [_order(line) for line in found.lines],
-        }
-    )
+    head = {
+        **{name: f"{getattr(found, name):f}" for name in names},
+        "rounds": found.rounds,
+        "horizon": found.system.horizon,
+        "clients": found.system.clients,
+        "currency": found.system.currency,
+        "saved": {**saved._asdict(), "money": saved.money},
+        "sentence": found.sentence,
+        "amendments": [shown_change(each) for each in found.amendments],
+    }
+    orders = map(_order, found.lines if shown is None else found.lines[shown])
+    print_json_rows(head, "orders", orders)
 
 
 def _order(line: "OrderLine") -> dict[str, str | list[str]]:

@@ -13,6 +13,7 @@ from typing import Any
 
 from headgate.errors import DataError, SettingError
 from headgate.escaping import shown
+from headgate.experiment.sections import RunTable, SystemTable, Training
 from headgate.learning.data import DATA
 from headgate.limits import DEPTH, RECIPE
 from headgate.reading import parse_toml
@@ -23,6 +24,8 @@ BASES = 8
 """the most recipes that may extend one another"""
 KIND_ALONE = ("rule", "partition", "stream", "changes")
 """keys below a section whose value may be a kind alone"""
+SECTIONS = {"system": SystemTable, "run": RunTable, "training": Training}
+"""sections that have no kind"""
 SLOTS = {"prices": PRICES, "policies": POLICY, "data": DATA}
 
 
@@ -157,12 +160,21 @@ def overridden(
         if not equals or not all(parts) or len(parts) > DEPTH or not section:
             raise SettingError(
                 f"--set {shown(assignment)}: must look like section.key=value"
+                f"{_with_section(key, text)}"
             )
         assign(raw, parts, _from_here(parts[-1], value, folder))
         stated.add(".".join(parts))
     if "system.clients" in stated and "system.buffers" not in stated:
         _cut_buffers(raw["system"])
     return raw
+
+
+def _with_section(key: str, text: str) -> str:
+    """Return the end of a message that offers a key with its section."""
+    for section, kind in SECTIONS.items():
+        if key.strip() in {own.name for own in fields(kind)}:
+            return f", as in {section}.{key.strip()}={shown(text)}"
+    return ""
 
 
 def _value(assignment: str, text: str) -> Any:

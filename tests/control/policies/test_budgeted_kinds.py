@@ -17,16 +17,13 @@ from headgate.control.policies import (
     Threshold,
 )
 from headgate.control.policies.budgeted.base import BudgetedPolicy
-from headgate.control.policies.budgeted.headgate import _early_path
 from studies.zoo.plain import Pacing, Random, Resolving
 
 from ..playing import played
 
 MAKERS = {
     "headgate": Headgate,
-    "headgate, half of the places": lambda **common: Headgate(
-        turnover=0.5, early=0.0, **common
-    ),
+    "headgate, half of the places": lambda **common: Headgate(turnover=0.5, **common),
     "headgate, latest prices": lambda **common: Headgate(remember=3, **common),
     "threshold": lambda **common: Threshold(limit=4.0, share=0.5, **common),
     "below": Below,
@@ -133,19 +130,3 @@ def test_no_client_is_starved_or_overfed_for_its_price(prices, fairness, name):
         assert np.all(
             off <= fairness * due * admitted.sum() + 2 + 2 * buffer.size * due
         )
-
-
-def test_the_early_pace_minimises_the_mean_error():
-    """Where money m a round buys √m samples; any mixture with another pace has a higher
-    ∫N^(−1/2).
-    """
-    fine = np.linspace(0.0, 1.0, 20_001)
-    best = np.interp(fine, *_early_path())
-
-    def mean_error(spent):
-        N = np.cumsum(np.sqrt(np.diff(spent) * fine.size)) / fine.size
-        return np.mean(N**-0.5)
-
-    for other in (fine, fine**0.3, fine**0.7, np.minimum(2 * fine, 1.0)):
-        assert mean_error(best) < mean_error(0.9 * best + 0.1 * other)
-        assert mean_error(best) < mean_error(0.5 * best + 0.5 * other)

@@ -18,7 +18,6 @@ from headgate import load
 from headgate.control import Controller, Fifo, System
 from headgate.control.policies import Headgate
 from headgate.control.policies.budgeted import all_prices, headgate
-from headgate.control.policies.budgeted.headgate import _early_path
 from headgate.control.prices import Trace
 from headgate.control.rehearse import rehearse
 
@@ -29,7 +28,6 @@ RUNS = 2
 ATOMS = 0.0, 0.5, 1.0, 2.0, 4.0, 8.0, 1000.0
 FILL = {"fill": st.sampled_from([4.0, 0.0, 0.5, 2.0, 8.0, 1000.0])}
 OTHERS = {
-    "early": st.sampled_from([0.0, 0.3, 1.0]),
     "turnover": st.sampled_from([1.0, 0.5, 0.3]),
     "smooth": st.sampled_from([0.0, 0.25, 1.0]),
     "ahead": st.sampled_from([4.0, 0.0, 0.5, 3.0]),
@@ -135,10 +133,6 @@ def test_so_it_does_where_places_are_older_than_it_counts(world, setting):
     assert fast == slow
 
 
-def test_the_early_path_is_the_table_that_the_page_names():
-    assert np.array_equal(_early_path(), (RULE["TIME"], RULE["MONEY"]))
-
-
 BUFFERS = [8, 9, 10, 11, 12]
 
 
@@ -147,17 +141,16 @@ BUFFERS = [8, 9, 10, 11, 12]
     path=st.lists(st.floats(0.5, 20), min_size=12, max_size=30),
     ahead=st.floats(0, 8),
     smooth=st.sampled_from([0.0, 0.25, 1.0]),
-    early=st.sampled_from([0.0, 0.5, 1.0]),
 )
-def test_the_spend_is_never_further_ahead(path, ahead, smooth, early):
+def test_the_spend_is_never_further_ahead(path, ahead, smooth):
     system, rounds = System(BUFFERS, budget=30.0, horizon=len(path)), len(path)
-    policy = Headgate(ahead=ahead, smooth=smooth, early=early)
+    policy = Headgate(ahead=ahead, smooth=smooth)
     spent = (
         rehearse(system, policy, Trace(tuple(path)), np.arange(1), rounds)
         .spend[0]
         .cumsum()
     )
-    by = np.array([policy._spent_by(t / rounds) for t in range(1, rounds + 1)])
+    by = np.array([t / rounds for t in range(1, rounds + 1)])
     pace = (
         spent[0] + (by - by[0]) / (1 - by[0]) * (30.0 * rounds - spent[0])
         if by[0] < 1

@@ -5,6 +5,7 @@ people with that role change.
 import pytest
 
 from ..served import Kept
+from .barriers import check_barriers
 
 expect = pytest.importorskip("playwright.sync_api").expect
 
@@ -104,3 +105,9 @@ def test_a_refund_is_refused_or_made(signed_in, kept):
     expect(made).to_contain_text("adjust -1.25 of round 1, client 0")
     last = kept.all.get("/clinic/amendments").json["amendments"][-1]
     assert (last["by"], last["change"]) == (name, {"adjust": -1.25})
+
+
+@pytest.mark.parametrize("path", ["/accounts", "/accounts/clinic"])
+def test_axe_finds_no_barrier(signed_in, path):
+    page, _ = signed_in(path)
+    check_barriers(page)

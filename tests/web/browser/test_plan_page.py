@@ -141,6 +141,9 @@ def test_a_price_list_of_ones_own_is_pasted_or_uploaded(tab, served, tmp_path):
         'Price list: no column "price"; its header names "day", "eur"'
     )
     column = page.get_by_label("Column")
+    above = area.bounding_box()
+    assert column.bounding_box()["y"] > above["y"] + above["height"]
+    assert column.bounding_box()["x"] == pytest.approx(above["x"], abs=2)
     expect(column.locator("option")).to_have_text(["choose the prices", "day", "eur"])
     column.select_option("eur")
     expect(wrong).to_have_count(0)

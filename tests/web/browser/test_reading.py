@@ -11,9 +11,7 @@ from headgate.control.policies import Headgate
 
 from ..folders import MadeUp
 from ..served import Served
-
-pytest.importorskip("playwright.sync_api", reason="needs the extra dev")
-from tools.screenshots import barriers, unfold
+from .barriers import check_barriers
 
 expect = pytest.importorskip("playwright.sync_api").expect
 READING = (Path(__file__).parent / "reading.js").read_text("utf-8").split("\n", 1)[1]
@@ -51,16 +49,7 @@ def paid(tmp_path_factory):
     "path", ["/", "/run/paid", "/plan", "/compare?runs=paid&runs=other"]
 )
 def test_axe_finds_no_barrier_with_everything_unfolded(tab, paid, path):
-    pytest.importorskip("axe_playwright_python", reason="needs the extra dev")
-    page = tab(paid, path)
-    settled(page)
-    unfold(page)
-    for width in (1280, 390):
-        page.set_viewport_size({"width": width, "height": 900})
-        for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)
-            expect(page.locator("html")).to_have_attribute("data-theme", scheme)
-            assert barriers(page) == [], (width, scheme)
+    check_barriers(tab(paid, path))
 
 
 @pytest.mark.parametrize(("width", "dark"), [(1280, False), (360, True)])

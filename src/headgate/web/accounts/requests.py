@@ -28,12 +28,17 @@ ClientName = StrictInt | Line
 AccountName = Annotated[str, Field(pattern=f"^{NAME.pattern}$")]
 
 
-def _many(kind: Any) -> Any:
-    return Annotated[list[kind], Field(max_length=CLIENTS)]
-
-
-def _by_client(kind: Any) -> Any:
-    return Annotated[dict[Line, kind], Field(max_length=CLIENTS)]
+ONE_EACH = Field(max_length=CLIENTS)
+Prices = (
+    Price | Annotated[list[Price], ONE_EACH] | Annotated[dict[Line, Price], ONE_EACH]
+)
+Counts = (
+    Count | Annotated[list[Count], ONE_EACH] | Annotated[dict[Line, Count], ONE_EACH]
+)
+Buffers = Annotated[list[Places], ONE_EACH] | Annotated[dict[Line, Places], ONE_EACH]
+Weights = Annotated[list[float], ONE_EACH]
+Present = Annotated[list[StrictBool], ONE_EACH] | Annotated[list[ClientName], ONE_EACH]
+Refused = Annotated[dict[Line, Line], ONE_EACH]
 
 
 def _shown(example: dict[str, Any]) -> ConfigDict:
@@ -52,11 +57,11 @@ class NewSystem(BaseModel):
         {"buffer": {"clinic-a": 200, "clinic-b": 150}, "budget": 20.0, "horizon": 100}
     )
 
-    buffer: _many(Places) | _by_client(Places)  # type: ignore[valid-type]
+    buffer: Buffers
     """places of each client, or of each client by its name"""
     budget: Annotated[float, Field(strict=True, gt=0, le=NUMBER)]
     horizon: RoundNumber | None = None
-    weight: _many(float) | None = None  # type: ignore[valid-type]
+    weight: Weights | None = None
     currency: Annotated[str, Field(max_length=8)] = ""
     quantum: Annotated[float, Field(strict=True, gt=0, le=1)] | None = None
 
@@ -89,15 +94,15 @@ class NewRound(BaseModel):
 
     model_config = _shown({"price": 3.0, "under_way": 40, "expires": 5})
 
-    price: Price | _many(Price) | _by_client(Price)  # type: ignore[valid-type]
+    price: Prices
     """price of a sample: one number, or one for each client"""
-    present: _many(StrictBool) | _many(ClientName) | None = None  # type: ignore[valid-type]
-    most: Count | _many(Count) | _by_client(Count) | None = None  # type: ignore[valid-type]
+    present: Present | None = None
+    most: Counts | None = None
     in_all: Annotated[StrictInt, Field(ge=0, le=10**13)] | None = None
     lot: Places = 1
     when: Line | None = None
     """ISO date of the round, or date and time; left out: now"""
-    under_way: Count | _many(Count) | _by_client(Count) | None = None  # type: ignore[valid-type]
+    under_way: Counts | None = None
     expires: Annotated[StrictInt, Field(ge=0, le=ROUNDS)] | timedelta | None = None
     """number of rounds, or a duration as in P3D"""
 
@@ -127,7 +132,7 @@ class NewDelivery(BaseModel):
 
 
 Deliveries = Annotated[list[Count | NewDelivery], Field(max_length=1_000)]
-Reports = _by_client(Count | NewDelivery | Deliveries)
+Reports = Annotated[dict[Line, Count | NewDelivery | Deliveries], ONE_EACH]
 
 
 class NewSettlement(BaseModel):
@@ -135,9 +140,9 @@ class NewSettlement(BaseModel):
 
     model_config = _shown({"reports": {"0": 8, "2": {"delivered": 7, "cancelled": 1}}})
 
-    reports: Reports | None = None  # type: ignore[valid-type]
+    reports: Reports | None = None
     """what arrived from each client; left out: all that was ordered"""
-    refused: _by_client(Line) = {}  # type: ignore[valid-type]
+    refused: Refused = {}
     """reason why the answer of each of these clients is rejected"""
 
 
@@ -148,7 +153,7 @@ class Arrival(BaseModel):
         {"reports": {"0": {"delivered": 1, "keys": ["w"], "round": 2}}}
     )
 
-    reports: Reports  # type: ignore[valid-type]
+    reports: Reports
     key: Line | None = None
     """name of the reports; the same ones with the same name count once"""
 

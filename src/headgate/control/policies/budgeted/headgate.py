@@ -1,13 +1,11 @@
 """Headgate: fill the buffers, then buy at the lowest prices that use up the money left.
 
 A model's error falls like N^(−1/2) with the number N of distinct samples, so the same
-money helps more at low prices. The money is spent evenly, or with more in early rounds,
-where a sample helps for longer. contributing/headgate.md derives the rule and both
-paces.
+money helps more at low prices, and the money is spent evenly over the rounds.
+contributing/headgate.md derives the rule.
 """
 
 from dataclasses import dataclass, replace
-from functools import cache
 from types import ModuleType
 from typing import Literal, Self
 
@@ -32,21 +30,6 @@ FOR_NETS = 0.25, 5.0
 """default values of `smooth` and `ahead` for models that are not linear"""
 
 
-@cache
-def _early_path() -> tuple[Floats, Floats]:
-    """Return time and money spent, both from 0 to 1, of the pace for early rounds.
-
-    They minimise ∫N^(−1/2) if money m per round buys √m samples. The Euler–Lagrange
-    equation gives m ∝ N^(−1/2) − N(T)^(−1/2), which has a closed integral with N =
-    sin⁴φ.
-    """
-    angle = np.linspace(0.0, np.pi / 2, 513)
-    turns = 3 * angle / 8 - np.sin(2 * angle) / 4 + np.sin(4 * angle) / 32
-    time = 16 / (3 * np.pi) * turns
-    money = 16 / np.pi * (angle / 8 - np.sin(4 * angle) / 32)
-    return time, money
-
-
 @dataclass(
     frozen=True,
     eq=False,
@@ -58,9 +41,6 @@ class Headgate(BudgetedPolicy):
 
     Parameters
     ----------
-    early : float, default 0.0
-        0: minimise the error of the last round; 1: the mean error of all rounds. Values
-        above 0 need a known horizon.
     turnover : float, default 1.0
         The largest share of the places that a round may renew, once the buffers are
         full.
@@ -78,7 +58,6 @@ class Headgate(BudgetedPolicy):
         number suits prices that drift.
     """
 
-    early: float = 0.0
     turnover: float = 1.0
     smooth: float | None = None
     ahead: float | None = None
@@ -88,7 +67,6 @@ class Headgate(BudgetedPolicy):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        a_share("early", self.early)
         require(
             0 < self.turnover <= 1, "turnover", self.turnover, "above 0 and at most 1"
         )
@@ -211,8 +189,8 @@ class Headgate(BudgetedPolicy):
         most, horizon = super().spending_limit(view, memory), view.system.horizon
         if self.ahead is None or horizon is None or view.t == 1:
             return most
-        first, begun = memory["first"], self._spent_by(1 / horizon)
-        share = _part_of_rest(begun, self._spent_by(view.t / horizon))
+        first, begun = memory["first"], self.spent_by(1 / horizon)
+        share = _part_of_rest(begun, self.spent_by(view.t / horizon))
         ahead = self.ahead * view.system.budget
         return np.minimum(most, first + share * (most - first) + ahead)
 
@@ -234,16 +212,16 @@ class Headgate(BudgetedPolicy):
         horizon = view.system.horizon
         if horizon is None:
             return pace(view, self.overdraft)
-        before = self._spent_by((view.t - 1) / horizon)
-        weight = _part_of_rest(before, self._spent_by(view.t / horizon))
+        before = self.spent_by((view.t - 1) / horizon)
+        weight = _part_of_rest(before, self.spent_by(view.t / horizon))
         return weight * money_left(view, self.overdraft)
 
-    def _spent_by(self, time: float) -> float:
-        """Return the share of the money that is spent by a share of the rounds."""
-        if not self.early:
-            return time
-        early = float(np.interp(time, *_early_path()))
-        return (1 - self.early) * time + self.early * early
+    def spent_by(self, time: float) -> float:
+        """Return the share of the money to spend by a share of the rounds: the same.
+
+        A subclass may have another pace.
+        """
+        return time
 
 
 def _part_of_rest(before: float, after: float) -> float:

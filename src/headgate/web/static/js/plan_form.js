@@ -70,7 +70,7 @@ function priceList(process, rounds, change) {
   const give = (changes) => change({ process: { ...Object.assign(process, changes) } });
   const area = h("textarea", { id: "price-list", rows: 6, value: process.text, spellcheck: "false", autocomplete: "off", placeholder: "date,price\n2026-01-01,0.05\n2026-01-02,0.11" });
   const wrong = h("p", { class: "field-wrong", role: "alert", hidden: true });
-  const found = h("div", { class: "found" });
+  const found = h("div", { class: "group-part" });
   const take = (text) => {
     wrong.hidden = text.length <= MOST;
     wrong.textContent = `Price list: ${whole(text.length)} characters; at most ${whole(MOST)}`;
