@@ -60,11 +60,11 @@ def free_port():
 class Cluster:
     """A server, from its start to its end.
 
-    `settings` are those of postgresql.conf.
+    `settings` are those of postgresql.conf; `place` is a folder for its files.
     """
 
-    def __init__(self, settings=QUICK):
-        self.folder = Path(tempfile.mkdtemp(prefix="headgate-postgres-"))
+    def __init__(self, settings=QUICK, place=None):
+        self.folder = Path(tempfile.mkdtemp(prefix="headgate-postgres-", dir=place))
         self.data, self.port = self.folder / "data", free_port()
         self.settings = (*SETTINGS, *settings, f"port={self.port}")
         if os.geteuid() == 0:
@@ -93,6 +93,10 @@ class Cluster:
             "PGUSER": "headgate",
             "PGDATABASE": "accounts",
         }
+
+    def answers(self):
+        """Whether the server takes connections."""
+        return not self._call("pg_isready", "-q", check=False).returncode
 
     def start(self, patience=60.0):
         """Start the server, and wait until it answers; what one that was killed left

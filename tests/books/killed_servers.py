@@ -2,7 +2,8 @@
 killed.
 
     python -m tests.books.killed_servers --kills 100 [--seed 0] [--out FILE]
-        kills the server 20 times and gates 80 times, all with SIGKILL
+        kills the server about 20 times and gates 80 times, all with SIGKILL; as root,
+        fills the server's disk, too
 
 A commit is on disk when it returns, as where it counts. Every round is begun once, at
 one price, and settled once, whichever gate does it, and the books agree.
@@ -10,18 +11,20 @@ one price, and settled once, whichever gate does it, and the books agree.
 
 import argparse
 import json
+import os
 import random
 import subprocess
 import sys
 import tempfile
 import time
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, contextmanager, suppress
 from decimal import Decimal
 from pathlib import Path
 
-from headgate import Books
+from headgate import Books, System
 from headgate.control.policies import Headgate
+from headgate.errors import DataError
 from tests.cluster import Cluster
 
 from .gate import ROUNDS, SYSTEM
@@ -115,6 +118,60 @@ def check(place, told):
     assert found.reserved == 0
 
 
+@contextmanager
+def small_disk(megabytes=64):
+    """A disk of its own, which only root can make."""
+    with tempfile.TemporaryDirectory() as folder:
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={megabytes}m,mode=0777"]
+        subprocess.run([*mount, "tmpfs", folder], check=True)
+        try:
+            yield Path(folder)
+        finally:
+            subprocess.run(["umount", folder], check=True)
+
+
+def filled(disk):
+    """Fill a disk to its last byte; return the file that does so."""
+    path = disk / "junk"
+    with path.open("wb", buffering=0) as file, suppress(OSError):
+        while file.write(bytes(65_536)):
+            pass
+    return path
+
+
+def full_disk(most=3_000):
+    """Play rounds until the disk of the server is full, make room, and play on."""
+    system = System([8] * 200, budget=900.0, horizon=5_000)
+    settings = ("max_wal_size=32MB", "min_wal_size=32MB")
+    with (
+        small_disk() as disk,
+        closing(Cluster(settings, disk)) as server,
+        Books(f"{server.address}/full", system, Headgate()) as books,
+    ):
+        books.begin(3.0)
+        books.settle(round=1)
+        junk, refused, t = filled(disk), "", 1
+        while not refused and t < most:
+            t += 1
+            try:
+                books.begin(3.0 + t % 2)
+                books.settle(round=t)
+            except DataError as error:
+                refused = str(error)
+        assert "No space left on device" in refused, refused
+        junk.unlink()
+        if not server.answers():
+            server.start()
+        books.begin(9.0)
+        books.settle(round=t)
+        found = books.audit()
+        assert found.rounds == t
+        assert found.spent == sum(line.paid for line in found.lines)
+        kinds = Counter(entry.kind for entry in books._journal.tables.entries())
+        assert kinds == {"opened": 1, "begun": t, "settled": t}, kinds
+        print(f"disk full in round {t}: {refused}", flush=True)
+
+
 def killed(kills, seed):
     """Return how often a server and a gate was killed."""
     moments, done = random.Random(seed), Counter()
@@ -135,10 +192,15 @@ def main():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args()
+    done = killed(given.kills, given.seed)
+    if os.geteuid() == 0:
+        full_disk()
+        done["disk"] = 1
     names = {"server": "PostgreSQL", "gate": "gate on PostgreSQL"}
+    names["disk"] = "PostgreSQL, disk full"
     rows = [
         {"component": names[kind], "expected": ONCE, "outcome": ONCE}
-        for kind, times in killed(given.kills, given.seed).items()
+        for kind, times in done.items()
         for _ in range(times)
     ]
     if given.out:
