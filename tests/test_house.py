@@ -14,8 +14,8 @@ ROOT = Path(__file__).parent.parent
 MOST_TOKENS = {
     "analysis": 30_500,
     "books": 47_200,
-    "cli": 9_900,
-    "control": 45_600,
+    "cli": 10_000,
+    "control": 46_000,
     "experiment": 6_800,
     "flower": 37_700,
     "labels": 19_900,
@@ -28,7 +28,7 @@ MOST_TOKENS = {
     "web": 26_300,
 }
 """room → most tokens; `python tools/density.py --table` prints it anew"""
-MOST_IN_ALL = 292_000
+MOST_IN_ALL = 293_000
 MOST_KERNELS = 36_400
 DENSEST, DENSEST_KERNELS = 8.3, 9.5
 """most tokens a line of code"""
