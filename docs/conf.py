@@ -76,7 +76,10 @@ autodoc_default_options = {
     "show-inheritance": True,
 }
 python_use_unqualified_type_names = True
-suppress_warnings = ["config.cache"]  # functions among the settings of the gallery
+suppress_warnings = [
+    "config.cache",  # functions among the settings of the gallery
+    "ref.python",  # two classes may have an attribute of one name
+]
 
 copybutton_prompt_text = r"^\$ |^>>> |^\.\.\. "
 copybutton_prompt_is_regexp = True
