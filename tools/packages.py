@@ -30,7 +30,7 @@ from packaging.version import Version
 ROOT = Path(__file__).parent.parent
 DIST = ROOT / "dist"
 PYTHONS = [f"python3.{minor}" for minor in range(11, 15)]
-MOST = 950_000
+MOST = 1_000_000
 """bytes of the wheel"""
 SMOKE = (
     ["--version"],
@@ -66,6 +66,7 @@ EXTRAS = {
         ["labels", "status", "gate/gate.toml"],
     ),
     "nvflare": (),
+    "http": (),
     "postgres": (),
     "web": (),
     "dask": (),
