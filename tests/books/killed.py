@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 import headgate.books.durable
 from headgate import Books, Delivery, System
 from headgate.books.addresses import SCHEMES
+from headgate.books.books import journal_of
 from headgate.books.copying import copy
 from headgate.books.statement import amend
 from headgate.control import Amendment
@@ -94,8 +95,8 @@ def requests(books):
         books.amend("board", "second order", money=4.5)
         return str(books.balance().approved)
 
-    answer = books.once("key 17", "digest", do, "anna")
-    assert books.once("key 17", "digest", do, "anna") == answer == "244.5"
+    answer = journal_of(books).once("key 17", "digest", do, "anna")
+    assert journal_of(books).once("key 17", "digest", do, "anna") == answer == "244.5"
 
 
 def by_command(folder):
