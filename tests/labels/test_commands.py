@@ -54,7 +54,7 @@ def test_a_new_gate_runs_at_once_and_ends_with_labels(headgate, tmp_path):
     assert code == 0
     gate = folder / "gate.toml"
     assert str(gate) in out
-    text = gate.read_text().replace("[queue]", "[queue]\nsettled = 0.0")
+    text = gate.read_text().replace("settled = 2 ", "settled = 0 ")
     gate.write_text(text)
     said = ""
     for _ in range(3):

@@ -198,6 +198,14 @@ def test_a_file_that_is_still_written_is_read_later(tmp_path):
     assert [answer.label for answer in queue.collect(KNOWN)] == ["cat"]
 
 
+def test_a_look_waits_a_moment_for_a_file_that_was_just_saved(tmp_path):
+    queue = FolderQueue(str(tmp_path / "tasks"), str(tmp_path / "in"), settled=0.3)
+    path = tmp_path / "in" / "team" / "a.csv"
+    path.parent.mkdir(parents=True)
+    path.write_text("key,label\nk0,cat\n")
+    assert [answer.label for answer in queue.collect(KNOWN)] == ["cat"]
+
+
 def test_a_drive_that_is_gone_is_for_later(queue, tmp_path):
     (tmp_path / "in").rename(tmp_path / "away")
     (tmp_path / "in").write_text("")

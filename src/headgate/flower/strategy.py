@@ -295,8 +295,8 @@ class Gated(Strategy):
         if num_rounds is not None and num_rounds < planned:
             log(
                 WARNING,
-                "headgate: num_rounds = %s ends before the recipe's run.rounds = %s, for"
-                " which the money is planned: some of it stays unspent",
+                "headgate: num_rounds = %s ends before the recipe's run.rounds = %s,"
+                " for which the money is planned: some of it stays unspent",
                 num_rounds,
                 planned,
             )

@@ -38,6 +38,8 @@ from headgate.writing import replace_file
 
 FORMATS = ("csv", "jsonl")
 WITHDRAWN = "withdrawn.csv"
+PATIENCE = 5.0
+"""the most seconds that a look waits for a file that was just written"""
 LONGEST = 10_000
 """the most characters of a label and of a reason"""
 STATES: dict[str, Fate] = {
@@ -58,6 +60,11 @@ class Mark(NamedTuple):
 
     changed: int
     size: int
+
+
+def _mark(path: Path) -> Mark:
+    found = path.lstat()
+    return Mark(found.st_mtime_ns, found.st_size)
 
 
 @dataclass
@@ -168,11 +175,19 @@ class FolderQueue(Queue):
         for path in sorted(folder.iterdir()):
             if not is_table(path) or path.name == WITHDRAWN:
                 continue
-            found = path.lstat()
-            mark = Mark(found.st_mtime_ns, found.st_size)
-            old_enough = time.time() - found.st_mtime >= self.settled
-            if old_enough and self._read.get(path) != mark:
+            mark = _mark(path)
+            if self._read.get(path) != mark and self._is_settled(path, mark):
                 yield path, mark
+
+    def _is_settled(self, path: Path, mark: Mark) -> bool:
+        """Return whether nobody writes a file any more, which may take a moment."""
+        age = time.time() - mark.changed / 1e9
+        if age >= self.settled:
+            return True
+        if age < 0 or self.settled > PATIENCE:
+            return False
+        time.sleep(self.settled - age)
+        return _mark(path) == mark
 
     # withdraw
 
