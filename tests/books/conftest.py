@@ -39,6 +39,17 @@ def in_postgres(database):
     return InPostgres(f"{database}/t_{secrets.token_hex(6)}")
 
 
+@pytest.fixture(scope="module", params=DATABASES)
+def module_place(request, tmp_path_factory):
+    """A place for accounts that all tests of a file look at, in each kind of
+    database.
+    """
+    if request.param == "sqlite":
+        return tmp_path_factory.mktemp("place")
+    database = request.getfixturevalue("database")
+    return InPostgres(f"{database}/t_{secrets.token_hex(6)}")
+
+
 @pytest.fixture(params=DATABASES)
 def place(request):
     """A place for accounts, in each kind of database."""

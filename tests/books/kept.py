@@ -1,5 +1,6 @@
 """What accounts have on disk, for tests that compare it before and after a call."""
 
+import secrets
 import sqlite3
 from contextlib import closing, contextmanager
 
@@ -25,6 +26,16 @@ class InPostgres(str):
 
     def __truediv__(self, name):
         return InPostgres(f"{self}_{str(name).replace(' ', '_')}")
+
+
+def one_more(place):
+    """Another place beside those before."""
+    return place / secrets.token_hex(6)
+
+
+def begun(place):
+    """Whether anything of accounts is in a place."""
+    return bool(rows(place)) if isinstance(place, InPostgres) else place.exists()
 
 
 def rows(place):

@@ -17,7 +17,7 @@ from headgate.control.charges import exactly
 from headgate.control.policies import Headgate
 from headgate.errors import LedgerError, SettingError
 
-from .kept import books
+from .kept import books, one_more
 
 
 def test_a_refund_and_an_invoice_are_taken_after_the_last_round(place, headgate):
@@ -58,17 +58,17 @@ def test_a_refund_and_an_invoice_are_taken_after_the_last_round(place, headgate)
         again.audit()
 
 
-@settings(max_examples=60)
+@settings(max_examples=20)
 @given(
     price=st.decimals("0.01", "9.99", places=2),
     samples=st.integers(1, 8),
     cuts=st.lists(st.integers(1, 99), min_size=1, max_size=4, unique=True),
 )
 def test_a_refund_in_parts_comes_to_all_that_was_paid(
-    tmp_path_factory, price, samples, cuts
+    module_place, price, samples, cuts
 ):
-    folder = tmp_path_factory.mktemp("accounts")
-    with books(folder) as own:
+    place = one_more(module_place)
+    with books(place) as own:
         own.begin(float(price), present=[0])
         own.settle({0: samples})
         paid = price * samples
@@ -86,7 +86,7 @@ def test_a_refund_in_parts_comes_to_all_that_was_paid(
             LedgerError, match=r"is more than the 0 that were paid on this order"
         ):
             own.adjust(1, 0, -0.01)
-    with books(folder) as again:
+    with books(place) as again:
         again.begin(1.0)
         again.settle()
         again.audit()

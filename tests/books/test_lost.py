@@ -365,8 +365,8 @@ def test_a_damaged_ledger_is_one_line_on_the_command_line(tmp_path, headgate):
 KEYS = ["=cmd|' /C calc'!A0", "a b", "a", "b", '"quoted"', "comma,", "+1", "@x"]
 
 
-def test_no_key_is_a_formula_and_two_keys_are_not_one(tmp_path):
-    with books(tmp_path) as own:
+def test_no_key_is_a_formula_and_two_keys_are_not_one(place, tmp_path):
+    with books(place) as own:
         own.begin(3.0)
         own.settle({0: Delivery(8, KEYS), 1: Delivery(2, ["a", "b"]), 2: 3})
         found = own.statement()
@@ -671,8 +671,8 @@ def test_a_backup_on_a_full_disk_leaves_the_last_one(tmp_path, monkeypatch):
     )
 
 
-def test_no_text_of_an_export_is_a_formula(tmp_path):
-    with books(tmp_path, currency="=1+1") as own:
+def test_no_text_of_an_export_is_a_formula(place, tmp_path):
+    with books(place, currency="=1+1") as own:
         own.begin(3.0)
         own.settle()
         export(own.statement(), tmp_path / "orders.csv", "csv")

@@ -11,7 +11,7 @@ from headgate.books import moments
 from headgate.control.policies import Headgate
 from headgate.errors import SettingError
 
-from .kept import queries
+from .kept import one_more, queries
 
 MONTH = 100.0
 DATES = [f"2026-{month:02}-{day:02}" for month in (10, 11, 12) for day in (1, 15, 28)]
@@ -67,9 +67,9 @@ def test_a_clock_that_steps_back_opens_no_month_again(place, dates, costs):
 @settings(max_examples=25)
 @given(st.lists(st.sampled_from(DATES), min_size=1, max_size=25))
 def test_no_month_costs_more_than_its_budget_in_whatever_order_dates_come(
-    tmp_path_factory, dates
+    module_place, dates
 ):
-    costs = spent_by_month(tmp_path_factory.mktemp("accounts"), dates)
+    costs = spent_by_month(one_more(module_place), dates)
     assert max(costs.values()) <= MONTH
 
 

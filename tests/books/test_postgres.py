@@ -26,7 +26,7 @@ from tests.cluster import GUARDED, PASSWORD
 from tests.wire import Wire
 
 from . import gate
-from .kept import SYSTEM, InPostgres, books, change, in_schema, rows
+from .kept import SYSTEM, InPostgres, begun, books, change, in_schema, rows
 
 GATE = Path(__file__).with_name("gate.py")
 
@@ -89,10 +89,10 @@ def test_who_waits_is_refused_after_that_time(place):
 
 
 @pytest.mark.parametrize("wait", [-1.0, "long", float("nan"), None])
-def test_a_time_that_is_none_is_refused(tmp_path, wait):
+def test_a_time_that_is_none_is_refused(place, wait):
     with pytest.raises(SettingError, match="Books: wait = "):
-        Books(tmp_path / "accounts", SYSTEM, Headgate(), wait=wait)
-    assert not (tmp_path / "accounts").exists()
+        Books(place / "accounts", SYSTEM, Headgate(), wait=wait)
+    assert not begun(place / "accounts")
 
 
 def test_accounts_of_one_database_do_not_know_each_other(in_postgres):

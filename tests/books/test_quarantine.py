@@ -9,6 +9,8 @@ from headgate.books.statement import opened
 from headgate.control.policies import Headgate
 from headgate.errors import SettingError
 
+from .kept import begun
+
 NOTHING = Delivery(cancelled=1_000)
 """all of it was skipped"""
 
@@ -60,11 +62,11 @@ def test_without_it_no_client_is_ever_in_quarantine(place):
 
 @pytest.mark.parametrize("offences", [0, -1, 2.0, "3", True])
 def test_a_number_of_offences_that_is_none_is_refused_and_leaves_nothing(
-    tmp_path, offences
+    place, offences
 ):
     with pytest.raises(SettingError, match=r"^Books: offences = "):
-        books(tmp_path / "accounts", offences=offences)
-    assert not (tmp_path / "accounts").exists()
+        books(place / "accounts", offences=offences)
+    assert not begun(place / "accounts")
 
 
 @pytest.mark.parametrize(

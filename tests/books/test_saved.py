@@ -113,11 +113,10 @@ PRICES = (3.0, 9.5, 9.5, 1.2, 6.0, 0.5)
 
 
 @pytest.fixture(params=[False, True], ids=["one price", "own prices"])
-def accounts(request, tmp_path):
+def accounts(request, place):
     """Accounts in which a client is away, one delivers less and purchases rest."""
-    folder = tmp_path / "accounts"
     system = System([8, 9], budget=20.0, horizon=7, currency="$")
-    with Books(folder, system, Headgate(fill=8.0)) as own:
+    with Books(place, system, Headgate(fill=8.0)) as own:
         for t, price in enumerate(PRICES, 1):
             if t == 3:
                 own.amend(suspend=True)
@@ -133,10 +132,10 @@ def accounts(request, tmp_path):
                 reports[1] = Delivery(3)
             own.settle(reports)
         own.adjust(1, 0, -1.5)
-    return folder
+    return place
 
 
-def test_show_export_and_replay_of_a_folder_agree(accounts, tmp_path, headgate):
+def test_show_export_and_replay_of_accounts_agree(accounts, tmp_path, headgate):
     out, _ = headgate("ledger", "show", accounts, "--format", "json")
     shown = json.loads(out)
     csv_file = tmp_path / "orders.csv"
@@ -150,11 +149,11 @@ def test_show_export_and_replay_of_a_folder_agree(accounts, tmp_path, headgate):
     assert shown["saved"]["paid"] == pytest.approx(charged)
     assert "$ −1.50 in all, are not in this" in shown["sentence"]
 
-    of_folder, of_file = replay(accounts), replay(csv_file)
-    assert of_folder.you.samples == of_file.you.samples == labels
+    of_accounts, of_file = replay(accounts), replay(csv_file)
+    assert of_accounts.you.samples == of_file.you.samples == labels
     assert of_file.you.paid == pytest.approx(charged)
-    assert str(of_folder) == str(of_file)
-    assert of_folder.frame.height == len(PRICES)
+    assert str(of_accounts) == str(of_file)
+    assert of_accounts.frame.height == len(PRICES)
     assert of_file.sentence.startswith("You paid $ ")
     printed, _ = headgate("replay", accounts)
     assert f"for {labels} samples from 1 to {len(PRICES)}" in printed

@@ -15,6 +15,7 @@ from rich.console import RenderableType
 
 from headgate.analysis.display import Displayed, StackedTable
 from headgate.analysis.formatting import CURRENCY, counted, money_in, number, percent
+from headgate.books.addresses import Address, Place, place_of
 from headgate.books.statement import exported, opened, statement
 from headgate.control.controller import Controller
 from headgate.control.policies import Headgate
@@ -109,15 +110,15 @@ class PurchaseRow(BaseModel):
     client: str = ""
 
 
-def read_purchases(path: Path) -> Purchases:
+def read_purchases(path: Place) -> Purchases:
     """Read purchases from a CSV file or from a ledger, and return them in order of
     time.
 
     Parameters
     ----------
-    path : pathlib.Path
+    path : Path or Address
         The file, with the columns time, price, samples (or bought) and perhaps client,
-        or as `headgate ledger export` writes it; or a folder with a ledger.
+        or as `headgate ledger export` writes it; or where a ledger is.
 
     Returns
     -------
@@ -161,9 +162,9 @@ def read_purchases(path: Path) -> Purchases:
     return purchases
 
 
-def _read_table(path: Path) -> pl.DataFrame:
+def _read_table(path: Place) -> pl.DataFrame:
     """Return the purchases as a table of texts with the columns that are needed."""
-    if path.is_dir() or path.suffix == ".sqlite":
+    if isinstance(path, Address) or path.is_dir() or path.suffix == ".sqlite":
         with opened(path) as store:
             text = exported(statement(store), "csv").decode()
     else:
@@ -217,7 +218,7 @@ def _of_export(table: pl.DataFrame) -> pl.DataFrame:
     return table.with_columns(pl.col("samples").cast(pl.String))
 
 
-def _checked_rows(path: Path, table: pl.DataFrame) -> dict[Offer, Purchase]:
+def _checked_rows(path: Place, table: pl.DataFrame) -> dict[Offer, Purchase]:
     """Return the purchase of each client at each time; empty lines are left out."""
     found: dict[Offer, Purchase] = {}
     for line, cells in enumerate(table.iter_rows(named=True), 2):
@@ -463,8 +464,9 @@ def replay(
         A CSV file with the columns `time` (numbers or ISO dates), `price` (of one
         sample), `samples` (or `bought`) and optionally `client`. Rows with the same
         time form one round; a client without a row in a round has no offer in it. Or
-        the folder of `headgate.Books` or of a run on Flower, or what `headgate ledger
-        export` wrote of it; its rounds are the times.
+        the folder or the address in PostgreSQL of `headgate.Books`, the folder of a run
+        on Flower, or what `headgate ledger export` wrote of it; its rounds are the
+        times.
     capacity : int, optional
         The most samples that each client can buy in a round. By default the most that
         it bought in any round.
@@ -500,7 +502,7 @@ def replay(
             f"capacity = {shown(capacity)}: must be a whole number from 1 to"
             f" {SAMPLES:,}"
         )
-    made = read_purchases(Path(file))
+    made = read_purchases(place_of("file", file))
     if capacity is None:
         made = _of_buyers(made)
         most = made.bought.max(axis=0)
@@ -754,7 +756,7 @@ def shadow(
             f"run.policies = {list(given.policies)}: a shadow has one policy"
         )
     ((name, policy),) = given.policies.items()
-    made = read_purchases(Path(file))
+    made = read_purchases(place_of("file", file))
     rounds, clients = made.price.shape
     if clients not in (1, given.system.clients):
         raise DataError(

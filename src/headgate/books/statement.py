@@ -631,8 +631,8 @@ def amendments(journal: Journal) -> list[AmendmentRow]:
 
 
 @contextmanager
-def opened(folder: Path | str, writes: bool = False) -> Iterator[Journal]:
-    """Open the accounts of a folder, and close them afterwards.
+def opened(folder: Place | str, writes: bool = False) -> Iterator[Journal]:
+    """Open the accounts of a folder or an address, and close them afterwards.
 
     Without `writes` nothing is written, so that the folder may be on a disk that cannot
     be written.

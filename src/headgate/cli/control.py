@@ -152,7 +152,7 @@ def rehearse(
 
 
 def replay(
-    purchases: Annotated[Path, typer.Argument()],
+    purchases: Annotated[str, typer.Argument()],
     capacity: Annotated[
         int | None,
         typer.Option(
@@ -187,9 +187,9 @@ def replay(
 
     PURCHASES is a CSV file with the columns time (ISO dates or numbers), price (of one
     sample), samples (or bought) and perhaps client; or what `headgate ledger export`
-    wrote; or the folder of accounts or of a run on Flower. The result: what headgate
-    would have paid for as many samples, and how many it would have bought for as much
-    money.
+    wrote; or accounts, their folder, that of a run on Flower, or their address in
+    PostgreSQL. The result: what headgate would have paid for as many samples, and how
+    many it would have bought for as much money.
     Rows of one time are one round; a client without a row has no offer in it, a row
     with 0 samples is an offer.
 
