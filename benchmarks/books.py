@@ -32,6 +32,7 @@ from machine import rounded, target, way, write
 
 import headgate.books.durable
 from headgate import Books, Delivery, System
+from headgate.books.books import journal_of
 from headgate.books.statement import WRITERS, Lines, OrderLine
 from headgate.control.policies import Headgate
 
@@ -182,7 +183,7 @@ def after(
             balances = [timed(books.balance)[1] for _ in begins]
             pages = [timed(partial(latest, books))[1] for _ in begins]
             whole, memory = read_whole(books)
-            orders, _ = books.journal.tables.counts()
+            orders, _ = journal_of(books).tables.counts()
     finally:
         rmtree(folder)
     return orders, [
@@ -197,7 +198,7 @@ def after(
 
 def latest(books: Books) -> list[OrderLine]:
     """Return the latest page of the orders."""
-    return Lines(books.journal)[-100:]
+    return Lines(journal_of(books))[-100:]
 
 
 def read_whole(books: Books) -> tuple[Seconds, float]:

@@ -1,5 +1,8 @@
 """A PostgreSQL of the tests' own, on the loopback interface, in memory where there is
 room.
+
+    python tests/cluster.py FOLDER        ends the server of a folder when no process
+                                          uses it, however those ended
 """
 
 import fcntl
@@ -9,6 +12,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from contextlib import closing, contextmanager
@@ -74,6 +78,8 @@ class Cluster:
             "--username=headgate", "--no-sync", "-D", self.data,
         )  # fmt: skip
         (self.data / "pg_hba.conf").write_text(ACCESS)
+        self.use = used(self.folder)
+        ends_without_users(self.folder)
         self.start()
         self.psql(f"CREATE USER {GUARDED} PASSWORD '{PASSWORD}'")
         self.psql("CREATE DATABASE accounts")
@@ -135,6 +141,7 @@ class Cluster:
 
     def close(self):
         stop(self.folder)
+        self.use.close()
 
     def _call(self, program, *words, check=True, **more):
         done = subprocess.run(
@@ -172,11 +179,12 @@ def shared(folder):
             told.write_text(f"{own.folder}\n{own.address}\n")
             users.write_text("0")
         users.write_text(str(int(users.read_text()) + 1))
-    place, address = told.read_text().split()
+        place, address = told.read_text().split()
+        use = used(Path(place))
     try:
         yield address
     finally:
-        with locked(folder):
+        with locked(folder), use:
             left = int(users.read_text()) - 1
             users.write_text(str(left))
             if not left:
@@ -191,6 +199,37 @@ def locked(folder):
         yield
 
 
+def used(folder):
+    """Return a file that says, as long as it is open, that the server of a folder is
+    used. It is closed when its process ends, also by a kill, and in a fork.
+    """
+    file = (folder / "used").open("a")
+    fcntl.flock(file, fcntl.LOCK_SH)
+    os.register_at_fork(after_in_child=file.close)
+    return file
+
+
+def ends_without_users(folder):
+    """Let a process of its own end the server of a folder after its last user."""
+    command = [sys.executable, __file__, folder]
+    subprocess.run(command, check=True, start_new_session=True)
+
+
+def wait_and_stop(folder):
+    """Return at once; in the background, wait until nobody uses a server, and stop what
+    is left of it.
+    """
+    with (folder / "used").open("a") as file:
+        if os.fork():
+            return
+        quiet = os.open(os.devnull, os.O_RDWR)
+        for stream in (0, 1, 2):  # who reads what the tests print need not wait
+            os.dup2(quiet, stream)
+        fcntl.flock(file, fcntl.LOCK_EX)
+    if folder.exists():
+        stop(folder)
+
+
 def stop(folder):
     """Stop a server that perhaps another process started."""
     user = folder.owner()
@@ -198,3 +237,7 @@ def stop(folder):
     stopping = [programs() / "pg_ctl", "stop", "-s", "-m", "immediate", "-D"]
     subprocess.run([*stopping, folder / "data"], check=False, cwd=folder, **own)
     shutil.rmtree(folder, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    wait_and_stop(Path(sys.argv[1]))

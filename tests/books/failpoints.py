@@ -1,24 +1,30 @@
 """Failpoints: a second process is let in between any two SQL statements of a call of
 the first.
 
-SQLite calls a trace function right before each statement, BEGIN and COMMIT included.
+A trace function is called right before each statement, BEGIN and COMMIT included.
 The function counts the statements, and at the chosen ones it hands a request to the
-second process. If the first process is in a transaction there, it holds the lock on the
-file: the second one waits for it, the first one goes on, and the answer comes later.
-Otherwise the first process waits for the answer.
+second process. If the first process is in a transaction there, it holds the lock on
+the accounts: the second one waits for it, the first one goes on, and the answer comes
+later. Otherwise the first process waits for the answer.
 """
 
 import socket
 import sqlite3
 import subprocess
 import sys
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import NamedTuple
 from unittest.mock import patch
 
 import psycopg
+from psycopg.pq import TransactionStatus
+
+from headgate.books.copying import copy
+from headgate.books.database import LEDGER
+
+from .kept import InPostgres, rows
 
 SECOND = Path(__file__).with_name("second.py")
 PATIENCE = 30.0
@@ -37,6 +43,12 @@ OUTSIDE, INSIDE, AFTER = (
 def connection_of(books):
     """Return the SQLite connection of open accounts."""
     return books._journal.tables._db
+
+
+def in_transaction(connection):
+    if isinstance(connection, sqlite3.Connection):
+        return connection.in_transaction
+    return connection.info.transaction_status != TransactionStatus.IDLE
 
 
 class Second:
@@ -119,7 +131,8 @@ class Watch:
     def before(self, connection, statement):
         """SQLite swallows what a trace function raises, so errors are kept."""
         try:
-            self._before(connection.in_transaction, statement.split(None, 1)[0].upper())
+            word = statement.split(None, 1)[0].upper()
+            self._before(in_transaction(connection), word)
         except BaseException as error:
             self.errors.append(error)
 
@@ -214,8 +227,23 @@ def watched_in_postgres(before):
         yield
 
 
-def dump(path):
-    """Return all tables of a SQLite file: name → rows in order."""
+def watching(folder, connection, before):
+    """Let `before` see each statement on a connection, or on those that are opened."""
+    if before is None:
+        return nullcontext()
+    if isinstance(folder, InPostgres):
+        return watched_in_postgres(before)
+    return watched(connection, before) if connection else watched_opening(before)
+
+
+def dump(place):
+    """Return all tables of accounts: name → rows in order."""
+    if isinstance(place, InPostgres):
+        return {name: sorted(each, key=repr) for name, each in rows(place).items()}
+    return dump_of_file(place / LEDGER)
+
+
+def dump_of_file(path):
     connection = sqlite3.connect(path, isolation_level=None)
     try:
         connection.execute("BEGIN")
@@ -235,11 +263,16 @@ def dump(path):
         connection.close()
 
 
-def copied(path, target):
-    """Copy a SQLite file that is in use, with SQLite's online backup."""
-    source, copy = sqlite3.connect(path), sqlite3.connect(target)
-    try:
-        source.backup(copy)
-    finally:
-        copy.close()
-        source.close()
+def copied(place, target):
+    """Copy accounts that are in use into a folder; a file with SQLite's online
+    backup.
+    """
+    if isinstance(place, InPostgres):
+        copy(place, target)
+        return
+    target.mkdir()
+    with (
+        closing(sqlite3.connect(place / LEDGER)) as source,
+        closing(sqlite3.connect(target / LEDGER)) as file,
+    ):
+        source.backup(file)

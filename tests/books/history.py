@@ -39,7 +39,6 @@ from hypothesis.stateful import (
 
 from headgate import Books, Delivery, System
 from headgate.books import books, journal
-from headgate.books.database import LEDGER
 from headgate.books.statement import amend
 from headgate.control import Amendment
 from headgate.control.policies import Constant, Headgate
@@ -55,9 +54,9 @@ from .failpoints import (
     connection_of,
     copied,
     dump,
-    watched,
-    watched_opening,
+    watching,
 )
+from .kept import InPostgres, one_more
 from .values import DATES, DAYS, KEYS, ODD, WrongError
 
 STEPS, MACHINES = 50, 2
@@ -277,6 +276,8 @@ class History(RuleBasedStateMachine):
 
     looks = True
     """whether it is seen after each call what is true"""
+    database = None
+    """address of the database of PostgreSQL that the accounts are in; None: a folder"""
 
     @initialize(
         policy=st.sampled_from(sorted(POLICIES)),
@@ -295,6 +296,9 @@ class History(RuleBasedStateMachine):
                     )
                 )
         self.folder, self.copies, self.tags = Path(mkdtemp(prefix="history-")), 0, 0
+        self.accounts = self.folder / "accounts"
+        if self.database:
+            self.accounts = one_more(InPostgres(f"{self.database}/history"))
         self.made = 0
         self.clock = datetime(2026, 10, 30, 12, tzinfo=UTC)
         self.policy, self.horizon = POLICIES[policy], horizon
@@ -308,7 +312,7 @@ class History(RuleBasedStateMachine):
             [],
             False,
         )  # what `begin` returned, and whether it did since the accounts were opened
-        self.books = self.open(self.folder / "accounts")
+        self.books = self.open(self.accounts)
         if month:
             self.do_amend("amend", {"month": month}, None, [])
 
@@ -508,7 +512,7 @@ class History(RuleBasedStateMachine):
                 if other == "buffers"
                 else System(list(BUFFERS), budget=5.0)
             )
-            done = attempt(Books, self.folder / "accounts", system, self.policy())
+            done = attempt(Books, self.accounts, system, self.policy())
             COUNTS[
                 "first",
                 f"open with another {other}",
@@ -521,8 +525,8 @@ class History(RuleBasedStateMachine):
             each for each in visits if each[1][0] != "play"
         ]  # nobody holds the accounts while they are opened
         watch = Watch(TheSecond.get(), self.resolved(visits))
-        with watched_opening(watch.before):
-            done = attempt(self.open, self.folder / "accounts")
+        with watching(self.accounts, None, watch.before):
+            done = attempt(self.open, self.accounts)
         COUNTS["first", "open", "accepted" if done.accepted else "refused"] += 1
         if not done.accepted:
             raise WrongError(f"the accounts do not open: {done.message}")
@@ -543,16 +547,12 @@ class History(RuleBasedStateMachine):
         """Call an operation, let the second process in, tell the model what was
         accepted, and look at the accounts.
         """
-        path = self.folder / "accounts" / LEDGER
-        before = dump(path)
+        before = dump(self.accounts)
         watch = Watch(TheSecond.get(), self.resolved(visits))
-        own = self.folder / "accounts" if name == "command" else self.books
-        watching = (
-            watched_opening(watch.before)
-            if name == "command"
-            else watched(connection_of(self.books), watch.before)
-        )
-        with watching:
+        own, connection = self.books, connection_of(self.books)
+        if name == "command":
+            own, connection = self.accounts, None
+        with watching(self.accounts, connection, watch.before):
             done = attempt(OPERATIONS[name].call, own, *positional, **given)
         COUNTS["first", name, "accepted" if done.accepted else "refused"] += 1
         earlier, later = watch.after()
@@ -561,7 +561,7 @@ class History(RuleBasedStateMachine):
             note(done.result)
         changes += self.hear(later)
         if not done.accepted or name in ("check", "rest", "statement", "audit"):
-            unchanged(before, dump(path), changes)
+            unchanged(before, dump(self.accounts), changes)
         self.see()
         return done
 
@@ -816,7 +816,7 @@ class History(RuleBasedStateMachine):
         """Return a request for the second process; the tag of what it amends comes
         last, and is not sent.
         """
-        folder = str(self.folder / "accounts")
+        folder = str(self.accounts)
         if name == "amend":
             tag, changes, by, why = self.change(*drawn, "command")
             return Request("amend", (folder, changes, by, why, None), tag)
@@ -825,6 +825,8 @@ class History(RuleBasedStateMachine):
             return Request(
                 "amend", (folder, {"adjust": amount}, by, why, (t, client)), tag
             )
+        if name == "export":
+            drawn = (str(self.folder / f"exported.{drawn[0]}"),)
         return Request(name, (folder, *drawn))
 
     def hear(self, visited):
@@ -861,8 +863,7 @@ class History(RuleBasedStateMachine):
         COUNTS[TAKEN] += 1
         self.copies += 1
         copy = self.folder / f"copy-{self.copies}"
-        copy.mkdir()
-        copied(self.folder / "accounts" / LEDGER, copy / LEDGER)
+        copied(self.accounts, copy)
         try:
             again = self.open(copy)
         except Exception as error:
@@ -1023,8 +1024,9 @@ def hand_in(machine, name, slot, value):
     machine.do_settle(["all"], {}, None, [])
 
 
-def main(steps=10_000, seed=0, say=print, shrink=False):
-    """Play machines until so many steps are done; return the counts.
+def main(steps=10_000, seed=0, database=None, say=print, shrink=False):
+    """Play machines until so many steps are done; return the counts. With the address
+    of a database of PostgreSQL the accounts are in it, else in a folder.
 
     The first machine that fails is raised as it was found, within seconds; with
     `shrink` the smallest one that fails alike.
@@ -1032,13 +1034,14 @@ def main(steps=10_000, seed=0, say=print, shrink=False):
     COUNTS.clear()
     began, machines, told = time.monotonic(), 0, 0
     phases = [Phase.generate, Phase.shrink] if shrink else [Phase.generate]
+    there = type("History", (History,), {"database": database})
     while (done := COUNTS[TAKEN]) < steps:
         if done // 1000 > told:
             told = done // 1000
             say(f"{done} steps, {time.monotonic() - began:.0f} s", flush=True)
         try:
             run_state_machine_as_test(
-                seeded(seed + machines)(History),
+                seeded(seed + machines)(there),
                 settings=several(MACHINES, phases=phases),
             )
         except Exception:

@@ -16,24 +16,19 @@ import os
 import shutil
 import signal
 import sys
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import headgate.books.durable
 from headgate import Books, Delivery, System
 from headgate.books.addresses import SCHEMES
+from headgate.books.books import journal_of
 from headgate.books.copying import copy
 from headgate.books.statement import amend
 from headgate.control import Amendment
 from headgate.control.policies import Headgate
 
-from .failpoints import (
-    connection_of,
-    watched,
-    watched_in_postgres,
-    watched_opening,
-)
+from .failpoints import connection_of, watching
 from .kept import InPostgres
 
 SYSTEM = System([4, 3, 5], budget=12.0, horizon=20, currency="EUR")
@@ -94,8 +89,8 @@ def requests(books):
         books.amend("board", "second order", money=4.5)
         return str(books.balance().approved)
 
-    answer = books.once("key 17", "digest", do, "anna")
-    assert books.once("key 17", "digest", do, "anna") == answer == "244.5"
+    answer = journal_of(books).once("key 17", "digest", do, "anna")
+    assert journal_of(books).once("key 17", "digest", do, "anna") == answer == "244.5"
 
 
 def by_command(folder):
@@ -153,15 +148,6 @@ def made(call, folder, before=None, after=lambda: None):
     after()
     if call.on == "opening":
         done.close()
-
-
-def watching(folder, connection, before):
-    """Let `before` see each statement on a connection, or on those that are opened."""
-    if before is None:
-        return nullcontext()
-    if isinstance(folder, InPostgres):
-        return watched_in_postgres(before)
-    return watched(connection, before) if connection else watched_opening(before)
 
 
 def apart(do):

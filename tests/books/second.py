@@ -35,11 +35,12 @@ def shows(folder):
     return found.spent, [(each.by, each.why) for each in found.amendments]
 
 
-def exports(folder, kind):
+def exports(folder, file):
     """Export the statement as `headgate ledger export` does; return what was spent, and
     the rows of a csv file.
     """
-    path = Path(folder) / f"exported.{kind}"
+    path = Path(file)
+    kind = path.suffix[1:]
     with opened(folder) as store:
         found = statement(store)
     export(found, path, kind)

@@ -1,5 +1,5 @@
-"""Two processes write one folder of accounts, and odd values come in everywhere: some
-hundred steps; 10,000 in the long run.
+"""Two processes write accounts, in a folder or in PostgreSQL, and odd values come in
+everywhere: some hundred steps; 10,000 in the long run.
 """
 
 import pytest
@@ -13,8 +13,8 @@ from headgate.errors import DataError
 from .history import CASES, OPERATIONS, SOME, TheSecond, main, sweep
 from .values import DATES, KEYS, ODD
 
-STEPS = 400
-"""steps of the usual run: some 10 s on one core"""
+RUNS = {"sqlite": (400, 20), "postgres": (60, 21)}
+"""steps and seed of the usual runs: some 15 s on one core"""
 VALUES = {*ODD, *KEYS, *DATES}
 SLOTS = {
     f"{name}: {slot}"
@@ -29,20 +29,28 @@ def ends_the_second_process():
     TheSecond.end()
 
 
-@pytest.fixture(scope="module")
-def counts():
-    """What a run of some hundred steps did. The same in every run: it begins with the
-    same seed.
+@pytest.fixture(scope="module", params=RUNS)
+def history(request):
+    """How many steps a run was to take, and what it did. The same in every run: it
+    begins with the same seed.
     """
-    return main(STEPS, seed=20, say=lambda *line, **more: None)
+    database, (steps, seed) = None, RUNS[request.param]
+    if request.param == "postgres":
+        database = request.getfixturevalue("database")
+    return steps, main(steps, seed, database, say=lambda *line, **more: None)
 
 
-def test_two_writers_and_odd_values_leave_accounts_that_open_again(
-    counts,
-):
-    assert counts["steps",] >= STEPS
+@pytest.fixture
+def counts(history):
+    return history[1]
 
 
+def test_two_writers_and_odd_values_leave_accounts_that_open_again(history):
+    steps, counts = history
+    assert counts["steps",] >= steps
+
+
+@pytest.mark.parametrize("history", ["sqlite"], indirect=True)
 def test_every_call_of_both_processes_was_accepted_and_refused(counts):
     done = {what[1:] for what in counts if what[0] == "first"}
     assert {(name, "accepted") for name in OPERATIONS} <= done
@@ -60,9 +68,8 @@ def test_every_call_of_both_processes_was_accepted_and_refused(counts):
     assert counts["clock", "back"] > 0
 
 
-def test_the_second_process_was_let_in_at_every_kind_of_moment(
-    counts,
-):
+def test_the_second_process_was_let_in_at_every_kind_of_moment(history):
+    steps, counts = history
     places = {
         what[1]: count for what, count in counts.items() if what[0] == "failpoint"
     }
@@ -71,7 +78,7 @@ def test_the_second_process_was_let_in_at_every_kind_of_moment(
         "inside a transaction",
         "after the call",
     }
-    assert min(places.values()) >= 15
+    assert min(places.values()) >= steps / 27
 
 
 @pytest.mark.parametrize(
@@ -111,8 +118,10 @@ def test_accounts_that_one_process_opens_twice_keep_their_log(tmp_path):
 
 
 @pytest.mark.long
-def test_ten_thousand_steps_try_every_argument():
-    found = main(10_000, seed=1_000)
+@pytest.mark.parametrize("kind", RUNS)
+def test_ten_thousand_steps_try_every_argument(request, kind):
+    database = request.getfixturevalue("database") if kind == "postgres" else None
+    found = main(10_000, 1_000, database)
     assert found["steps",] >= 10_000
     values, slots = tried(found)
     assert len(values) > 0.7 * len(VALUES)  # the sweep tries all

@@ -9,6 +9,7 @@ import pytest
 
 from headgate import Books, Delivery, System
 from headgate.books import journal
+from headgate.books.books import journal_of
 from headgate.control.policies import Headgate
 from headgate.errors import DataError, LedgerError
 
@@ -176,12 +177,12 @@ def test_a_request_is_done_once_and_its_answer_given_again(place):
         def begin():
             return ",".join(str(each.samples) for each in books.begin(2.0))
 
-        first = books.once("key", "digest", begin, by="anna")
+        first = journal_of(books).once("key", "digest", begin, by="anna")
         books.settle()
-        assert books.once("key", "digest", begin, by="ben") == first
+        assert journal_of(books).once("key", "digest", begin, by="ben") == first
         with pytest.raises(LedgerError, match=r"key = key: is that of another request"):
-            books.once("key", "other", begin)
-        entries = list(books.journal.tables.entries())
+            journal_of(books).once("key", "other", begin)
+        entries = list(journal_of(books).tables.entries())
         assert [each.by for each in entries] == ["", "anna", ""]
 
 
@@ -195,9 +196,12 @@ def test_a_request_that_is_refused_leaves_nothing_and_may_be_made_again(place):
             return "never"
 
         with pytest.raises(LedgerError, match="is more than the"):
-            books.once("key", "digest", half)
-        assert books.journal.last.number == 1
-        assert books.once("key", "digest", lambda: str(len(books.begin(2.0)))) == "3"
+            journal_of(books).once("key", "digest", half)
+        assert journal_of(books).last.number == 1
+        assert (
+            journal_of(books).once("key", "digest", lambda: str(len(books.begin(2.0))))
+            == "3"
+        )
         books.settle()
         books.audit()
 
@@ -207,7 +211,9 @@ def test_old_answers_are_not_kept_but_nothing_is_done_twice(place, monkeypatch):
     with Books(place, System([4], budget=12.0), Headgate(fill=8.0)) as books:
 
         def more(key):
-            return books.once(key, "digest", lambda: books.amend(money=1.0) or key)
+            return journal_of(books).once(
+                key, "digest", lambda: books.amend(money=1.0) or key
+            )
 
         for number in range(6):
             more(f"key {number}")

@@ -892,7 +892,7 @@ def test_a_price_that_is_none_is_refused_before_anything_of_its_round_is_written
     assert {kind: said for kind, said in found.items() if said} == {}
     price[0] = [np.float32(1.5), Decimal("2.5"), np.int64(3)]
     world.play()
-    assert [row.price.tolist() for row in world.rounds()] == [
+    assert world.offered() == [
         [1.5],
         [1.5, 2.5, 3.0],
         [1.5, 2.5, 3.0],
@@ -911,7 +911,7 @@ def test_prices_of_numpy_and_of_the_standard_library_are_the_plain_ones(tmp_path
         )
         world.play()
         world.audit()
-        paid.append([row.price.tolist() for row in world.rounds()])
+        paid.append(world.offered())
     assert paid[0] == paid[1] == [[given.plain] for given in right]
 
 

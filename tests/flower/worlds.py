@@ -2,6 +2,7 @@
 nothing is lost or paid for twice.
 """
 
+import json
 from collections import Counter
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, fields
@@ -240,6 +241,12 @@ class World:
     def rounds(self):
         with self.store() as store:
             return store.rounds()
+
+    def offered(self):
+        """The prices of each round: one for all, or one for each client."""
+        with self.store() as store:
+            begun = store.journal.tables.of_kinds("begun")
+            return [json.loads(entry.body)["price"] for entry in begun]
 
     def row(self, client):
         """What the server knows of a client."""

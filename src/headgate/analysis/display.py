@@ -93,8 +93,7 @@ def wrapped(text: str, width: int = LINE) -> str:
 
     >>> print(wrapped("budgets that bind: --budgets 0.75,1.5,3", 20))
     budgets that bind:
-    --budgets
-    0.75,1.5,3
+    --budgets 0.75,1.5,3
     """
     wrapper = TextWrapper(width, break_long_words=False, break_on_hyphens=False)
     return "\n".join(map(wrapper.fill, text.split("\n")))

@@ -1,7 +1,7 @@
 """Durable accounts for any training loop: purchases, deliveries and costs."""
 
 import gc
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import fields
 from datetime import date, timedelta
@@ -36,7 +36,6 @@ from headgate.books.nouns import (
     Balance,
     Client,
     Delivery,
-    KeyedSample,
     OrderState,
     Purchase,
 )
@@ -171,16 +170,6 @@ class Books:
         return self._course.ledger
 
     @property
-    def course_text(self) -> str:
-        """The policy's ledger after the last settled round, as text."""
-        return self._course.to_json()
-
-    @property
-    def journal(self) -> Journal:
-        """The log of these accounts, for programs that show it."""
-        return self._journal
-
-    @property
     def name(self) -> str:
         """A random name that identifies these accounts to clients."""
         return self._journal.tables.account
@@ -208,12 +197,6 @@ class Books:
         """
         with self._journal.newest() as state:
             return {state.system.named(client) for client in state.quarantined}
-
-    @property
-    def open_round(self) -> int | None:
-        """The round that was begun and is not settled; None: no round is open."""
-        with self._journal.newest() as state:
-            return None if state.open is None else state.open.round
 
     @property
     def rounds_left(self) -> int | None:
@@ -426,33 +409,6 @@ class Books:
         asked |= {"round": t, "refused": rejected, "all": reports is None}
         self._write_reports("settled", asked, f"settled {t}")
 
-    def deliver(
-        self,
-        reports: Mapping[Any, Delivery | list[Delivery]],
-        key: str | None = None,
-    ) -> None:
-        """Write what arrived on orders of any rounds, without settling a round.
-
-        Parameters
-        ----------
-        reports : mapping of int or str to Delivery or list of Delivery
-            What arrived from each client; each delivery names its round.
-        key : str, optional
-            Name of the reports. The same reports with the same key count once.
-
-        Raises
-        ------
-        SettingError, LedgerError
-            If a report is not what it must be, or contradicts the orders; nothing is
-            written then.
-        """
-        with self._journal.newest() as state:
-            roll = Roll(state.system)
-        request = name_of("deliver: key", key)
-        rows = reports_of("deliver: reports", reports, roll, None)
-        stored = f"key {request}" if request else None
-        self._write_reports("arrived", {"reports": rows}, stored)
-
     def _write_reports(
         self,
         kind: str,
@@ -553,26 +509,6 @@ class Books:
                 own = found.setdefault(state.system.named(client), {})
                 own[t] = order.under_way
         return found
-
-    def samples(self, client: Client, keys: Collection[str]) -> dict[str, KeyedSample]:
-        """Return those of a client's samples that arrived with these keys.
-
-        Parameters
-        ----------
-        client : int or str
-            The client.
-        keys : collection of str
-            Keys of samples. Those that did not arrive are left out of the result.
-
-        Returns
-        -------
-        dict of str to KeyedSample
-            The samples by key: round, state and reason of each.
-        """
-        with self._journal.newest() as state:
-            number = Roll(state.system).number("samples: client", client)
-            found = self._journal.tables.known(list(keys))
-            return {each.key: each for each in found if each.client == number}
 
     def amend(
         self,
@@ -760,39 +696,6 @@ class Books:
 
         return backup(self._journal, checked_path("backup: file", file))
 
-    def once(
-        self,
-        key: str,
-        digest: str,
-        do: Callable[[], str],
-        by: str = "",
-    ) -> str:
-        """Do what a request asks for once, whatever number of times it is made.
-
-        Parameters
-        ----------
-        key : str
-            Key of the request.
-        digest : str
-            Digest of its whole content.
-        do : callable
-            Calls other methods of these accounts, and returns the answer as text. What
-            it writes and its answer are one transaction.
-        by : str, optional
-            Who makes the request, for the entries that do not say it.
-
-        Returns
-        -------
-        str
-            The answer, or that which the request got when it was made first.
-
-        Raises
-        ------
-        LedgerError
-            If the key is that of a request with another content.
-        """
-        return self._journal.once(key, digest, do, by)
-
     def close(self) -> None:
         """Close the accounts, so that another process can run rounds."""
         self._journal.close()
@@ -802,6 +705,45 @@ class Books:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+# for our own rooms
+
+
+def journal_of(books: Books) -> Journal:
+    """Return the log of accounts, for programs that show it or do each request once."""
+    return books._journal
+
+
+def deliver(
+    books: Books,
+    reports: Mapping[Any, Delivery | list[Delivery]],
+    key: str | None = None,
+) -> None:
+    """Write what arrived on orders of any rounds, also while a round is open, which
+    stays open.
+
+    Parameters
+    ----------
+    books : Books
+        The accounts.
+    reports : mapping of int or str to Delivery or list of Delivery
+        What arrived from each client; each delivery names its round.
+    key : str, optional
+        Name of the reports. The same reports with the same key count once.
+
+    Raises
+    ------
+    SettingError, LedgerError
+        If a report is not what it must be, or contradicts the orders; nothing is
+        written then.
+    """
+    with journal_of(books).newest() as state:
+        roll = Roll(state.system)
+    request = name_of("deliver: key", key)
+    rows = reports_of("deliver: reports", reports, roll, None)
+    stored = f"key {request}" if request else None
+    books._write_reports("arrived", {"reports": rows}, stored)
 
 
 def _offences(state: State, client: int) -> int:

@@ -10,7 +10,7 @@ fast, and `audit` proves them by the full replay.
 import hashlib
 import json
 import secrets
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from decimal import Decimal
@@ -20,12 +20,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from headgate.books.addresses import Place
+from headgate.books.border import Roll
 from headgate.books.course import Course, Decided
 from headgate.books.database import Tables
 from headgate.books.exact import plainly, total
 from headgate.books.moments import now
 from headgate.books.nouns import (
     DELIVERED,
+    Client,
     ClientRow,
     Entry,
     Event,
@@ -190,6 +192,12 @@ class Journal:
     def path(self) -> Place:
         """Where they are."""
         return self.tables.path
+
+    @property
+    def open_round(self) -> int | None:
+        """The round that was begun and is not settled; None: no round is open."""
+        with self.newest() as state:
+            return None if state.open is None else state.open.round
 
     @property
     def settled(self) -> int:
@@ -491,6 +499,13 @@ class Journal:
         due = entry.kind == "settled" and state.settled % EVERY == 0
         if due and course is not None:
             self.tables.keep_snapshot(entry, state.to_json(), course.to_json())
+
+    def samples(self, client: Client, keys: Collection[str]) -> dict[str, KeyedSample]:
+        """Return those of a client's samples that arrived with these keys, by key."""
+        with self.newest() as state:
+            number = Roll(state.system).number("samples: client", client)
+            found = self.tables.known(list(keys))
+            return {each.key: each for each in found if each.client == number}
 
     def known(self, state: State, reports: Iterable[list[Any]]) -> dict[str, Any]:
         """Return what reports name that is not in the state: closed orders, and

@@ -292,12 +292,8 @@ class RemoteBooks:
         return Course.of_json(text, opening.controller()).ledger
 
     @property
-    def journal(self) -> Journal:
-        raise self._elsewhere("journal")
-
-    @property
-    def course_text(self) -> str:
-        return json.dumps(self._service.get("/ledger"))
+    def _journal(self) -> Journal:
+        raise self._elsewhere("journal_of")
 
     def _elsewhere(self, call: str) -> HeadgateError:
         return SettingError(
@@ -350,13 +346,6 @@ class RemoteBooks:
         body = {"reports": reports, "refused": refused}
         path = f"/rounds/{plain(t)}/settlement"
         self._service.send(path, body, "PUT")
-
-    def deliver(
-        self,
-        reports: Mapping[Any, Delivery | list[Delivery]],
-        key: str | None = None,
-    ) -> None:
-        self._deliver(reports, key)
 
     def _deliver(self, reports: Mapping[Any, Any], key: str | None) -> None:
         self._service.send("/deliveries", {"reports": reports, "key": key})
@@ -506,15 +495,6 @@ class RemoteBooks:
 
     def backup(self, file: Path | str) -> "Statement":
         raise self._elsewhere("backup")
-
-    def once(
-        self,
-        key: str,
-        digest: str,
-        do: Callable[[], str],
-        by: str = "",
-    ) -> str:
-        raise self._elsewhere("once")
 
     def __str__(self) -> str:
         return str(self.statement())

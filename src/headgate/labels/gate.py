@@ -19,7 +19,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any, NamedTuple, Self
 
-from headgate.books.books import Books
+from headgate.books.books import Books, journal_of
 from headgate.books.moments import now
 from headgate.books.nouns import Delivery, Purchase
 from headgate.books.saved import money_text
@@ -90,6 +90,7 @@ class Gate:
             system = opening_system(own)
             self.books = Books(folder, system, own.policy, own.seed, wait=WRITING)
             stack.callback(self.books.close)
+            self.journal = journal_of(self.books)
             self._check_tasks(folder / TASKS)
             self.tasks = Tasks(folder / TASKS)
             stack.callback(self.tasks.close)
@@ -120,7 +121,7 @@ class Gate:
         self._doing, self._down, self._queue_down = Released(), "", False
         self.resume()
         self._take_samples()
-        t = self.books.open_round
+        t = self.journal.open_round
         if t is None:
             self._ask_queue(self._collect)
             self._book(None)
@@ -210,7 +211,7 @@ class Gate:
             under_way=orders.under_way,
             expires=orders.expires,
         )
-        t = self.books.open_round
+        t = self.journal.open_round
         assert t is not None
         self.tasks.assign(t, {str(each.client): each.samples for each in purchases})
         self.tasks.note(SLOT, self._slot()[0])
@@ -343,7 +344,7 @@ class Gate:
             if marks[task.number] == DELIVERED:
                 delivered.setdefault(task.client, {})[task.key] = task.number
         for client, numbers in delivered.items():
-            known = self.books.samples(client, numbers)
+            known = self.journal.samples(client, numbers)
             for key, number in numbers.items():
                 found[number] = known[key].state
         return found
@@ -401,7 +402,7 @@ class Gate:
             )
 
     def _check_accounts(self) -> None:
-        begun = self.books.open_round or self.books.balance().rounds
+        begun = self.journal.open_round or self.books.balance().rounds
         if self.tasks.latest() > begun:
             raise LedgerError(
                 f"{self.tasks.path}: has come to round {self.tasks.latest()}, the"

@@ -9,7 +9,7 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
-from headgate.books.books import Books
+from headgate.books.books import Books, journal_of
 from headgate.books.journal import Journal
 from headgate.books.nouns import Balance, Client, Entry, OrderState, Purchase
 from headgate.books.state import system_table
@@ -265,15 +265,15 @@ def purchase_answers(purchases: Iterable[Purchase]) -> list[PurchaseAnswer]:
 
 def done(books: Books) -> Done:
     """Return how far the accounts have come."""
-    balance, last = books.balance(), books.journal.last
+    balance, last = books.balance(), journal_of(books).last
     return Done(last.number, balance.rounds, balance_answer(balance))
 
 
 def detail(name: str, books: Books) -> AccountDetail:
     """Return the terms and the state of accounts."""
-    with books.journal.newest() as state:
-        opening, system, last = state.opening, state.system, books.journal.last
-        began = next(books.journal.tables.entries())
+    with journal_of(books).newest() as state:
+        opening, system, last = state.opening, state.system, journal_of(books).last
+        began = next(journal_of(books).tables.entries())
         return AccountDetail(
             name=name,
             accounts=books.name,
@@ -294,14 +294,21 @@ def detail(name: str, books: Books) -> AccountDetail:
         )
 
 
+def course_text(books: Books) -> str:
+    """Return the policy's ledger after the last settled round, as text."""
+    course = journal_of(books).course
+    assert course is not None
+    return course.to_json()
+
+
 def history(books: Books, most: int = 1_000) -> RoundHistory:
     """Return what the latest rounds cost."""
-    with books.journal.newest() as state:
+    with journal_of(books).newest() as state:
         first, last = max(state.begun - most + 1, 1), state.begun
         found = RoundHistory(list(range(first, last + 1)), [], [], [], [])
         paid, reserved = [Decimal(0)] * most, [Decimal(0)] * most
         asked, delivered = [0] * most, [0] * most
-        for order in books.journal.tables.orders(first):
+        for order in journal_of(books).tables.orders(first):
             place = order.round - first
             paid[place] += order.paid(state.quantum)
             reserved[place] += order.reserved(state.quantum)
@@ -330,7 +337,7 @@ def order_answer(order: OrderState, system: System) -> OrderAnswer:
 def under_way(books: Books, after: str, limit: int) -> OrderList:
     """Return a page of the orders with samples under way."""
     start = _place(after)
-    with books.journal.newest() as state:
+    with journal_of(books).newest() as state:
         own = sorted(each for each in state.orders if each > start)
         shown_ = own[:limit]
         found = [order_answer(state.orders[each], state.system) for each in shown_]
@@ -343,14 +350,14 @@ def statement_page(
     limit: int,
 ) -> StatementPage:
     """Return a page of the statement, as the accounts are now."""
-    with books.journal.newest() as state:
-        some = list(islice(lines(books.journal, after=_place(after)), limit + 1))
+    with journal_of(books).newest() as state:
+        some = list(islice(lines(journal_of(books), after=_place(after)), limit + 1))
         names = state.system_ahead()
         roll = {names.named(client): client for client in range(names.clients)}
         places = [(line.round, roll[line.client]) for line in some[:limit]]
         balance = state.balance()
         return StatementPage(
-            entry=books.journal.last.number,
+            entry=journal_of(books).last.number,
             rounds=balance.rounds,
             currency=names.currency,
             approved=exactly(balance.approved),
@@ -386,8 +393,8 @@ def _next(places: list[tuple[int, int]], more: bool) -> str | None:
 def amendment_list(books: Books) -> AmendmentList:
     """Return the amendments and adjustments, the oldest first."""
     found = []
-    with books.journal.newest():
-        for each in amendments(books.journal):
+    with journal_of(books).newest():
+        for each in amendments(journal_of(books)):
             change = {
                 name: value
                 for name, value in vars(each.change).items()
@@ -440,5 +447,5 @@ def events(
 def audited(books: Books) -> Audited:
     """Replay everything, and say that it agrees."""
     books.audit()
-    last = books.journal.last
+    last = journal_of(books).last
     return Audited(True, last.number, last.hash, balance_answer(books.balance()))

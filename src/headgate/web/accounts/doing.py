@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from headgate.analysis.formatting import jsonable
 from headgate.books.beginning import Opening, create
-from headgate.books.books import Books
+from headgate.books.books import Books, deliver, journal_of
 from headgate.books.journal import OtherRequestError
 from headgate.books.state import to_text
 from headgate.errors import LedgerError, SettingError
@@ -67,7 +67,7 @@ async def once(
             made = True
             return json.dumps(jsonable(do(books)), ensure_ascii=False, allow_nan=False)
 
-        return books.once(asked.key, asked.digest, act, asked.by)
+        return journal_of(books).once(asked.key, asked.digest, act, asked.by)
 
     text = await keeper.call(name, run, writes=True)
     headers = {} if made else {AGAIN: "true"}
@@ -94,7 +94,7 @@ async def begin_account(
         made = await run_in_threadpool(run)
 
     def told(books: Books) -> answers.NewAccountAnswer:
-        first = next(books.journal.tables.entries())
+        first = next(journal_of(books).tables.entries())
         if json.loads(first.body).get("digest") != asked.digest:
             raise LedgerError(
                 f"name = {new.name}: has accounts already; choose another name"
@@ -117,7 +117,7 @@ def begin(books: Books, new: requests.NewRound) -> answers.RoundAnswer:
     }
     purchases = books.begin(**given)
     found = answers.purchase_answers(purchases)
-    t = books.journal.state.begun
+    t = journal_of(books).state.begun
     return answers.RoundAnswer(t, found, books.why)
 
 
@@ -136,7 +136,7 @@ def settle(
 def arrive(books: Books, body: requests.Arrival) -> answers.Done:
     """Take deliveries on orders of any rounds, also while a round is open."""
     reports = requests.reported(books.system, body.reports)
-    books.deliver(reports, key=body.key)
+    deliver(books, reports, key=body.key)
     return answers.done(books)
 
 

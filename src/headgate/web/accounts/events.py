@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from functools import partial
 
-from headgate.books.books import Books
+from headgate.books.books import Books, journal_of
 from headgate.errors import HeadgateError
 from headgate.web.accounts import answers
 from headgate.web.accounts.keeper import Keeper
@@ -55,4 +55,4 @@ async def _followed(
 
 
 def _after(number: int, books: Books) -> answers.EventList:
-    return answers.events(books.journal, number, PAGE)
+    return answers.events(journal_of(books), number, PAGE)

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from headgate.books.books import Books
+from headgate.books.books import Books, journal_of
 from headgate.books.statement import exported
 from headgate.errors import SettingError
 from headgate.web.accounts import answers, doing, requests
@@ -164,7 +164,7 @@ def _add_rounds(router: APIRouter, keeper: Keeper) -> None:
         """Return the prices and the supply of the rounds that were begun."""
 
         def told(books: Books) -> answers.OfferList:
-            return answers.offers(books.journal, after, limit)
+            return answers.offers(journal_of(books), after, limit)
 
         return Json(await keeper.call(name, told))
 
@@ -337,7 +337,7 @@ def _add_views(router: APIRouter, keeper: Keeper) -> None:
         """Return the statement of a period as a file."""
 
         def told(books: Books) -> bytes:
-            most, _ = books.journal.tables.counts()
+            most, _ = journal_of(books).tables.counts()
             if most > MOST_EXPORTED:
                 raise SettingError(
                     f"statement: has {most:,} orders, as a file at most"
@@ -371,7 +371,7 @@ def _add_views(router: APIRouter, keeper: Keeper) -> None:
     )
     async def ledger(name: Name) -> Response:
         """Return the policy's ledger after the last settled round."""
-        text = await keeper.call(name, lambda books: books.course_text)
+        text = await keeper.call(name, answers.course_text)
         return Response(text, media_type="application/json")
 
 
@@ -387,7 +387,7 @@ def _add_events(router: APIRouter, keeper: Keeper) -> None:
         """Return what happened after an entry of the ledger, the oldest first."""
 
         def told(books: Books) -> answers.EventList:
-            return answers.events(books.journal, after, limit)
+            return answers.events(journal_of(books), after, limit)
 
         return Json(await keeper.call(name, told))
 
@@ -408,7 +408,8 @@ def _add_events(router: APIRouter, keeper: Keeper) -> None:
         if keeper.streams >= MOST_STREAMS:
             raise Busy(f"streams: there are {MOST_STREAMS}; try again")
         first = await keeper.call(
-            name, lambda books: answers.events(books.journal, int(last or after), 1000)
+            name,
+            lambda books: answers.events(journal_of(books), int(last or after), 1000),
         )
         return StreamingResponse(
             stream(keeper, name, first), media_type="text/event-stream"
