@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from headgate.books.addresses import SCHEMES, Address, Place
-from headgate.books.books import Books
+from headgate.books.books import Books, journal_of
 from headgate.books.database import LEDGER, Tables
 from headgate.control.checks import path as checked_path
 from headgate.errors import DataError, HeadgateError
@@ -52,7 +52,7 @@ class SharedBooks(Books):
     @contextmanager
     def leading(self, name: str) -> Iterator[None]:
         """Lead while the body writes; raise ReadOnly if another process leads."""
-        tables = self.journal.tables
+        tables = journal_of(self).tables
         try:
             tables.lead(PATIENCE)
         except InUseError:
@@ -156,7 +156,7 @@ class Lane:
         if writes:
             with books.leading(self._name):
                 return do(books)
-        with books.journal.newest():  # what other processes wrote is shown
+        with journal_of(books).newest():  # what other processes wrote is shown
             return do(books)
 
     def close(self) -> "Future[None]":
