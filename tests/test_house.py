@@ -12,8 +12,8 @@ from tools.density import KERNELS, SOURCE, Size, measure, rooms, total
 
 ROOT = Path(__file__).parent.parent
 MOST_TOKENS = {
-    "analysis": 30_500,
-    "books": 47_200,
+    "analysis": 30_600,
+    "books": 47_000,
     "cli": 10_000,
     "control": 46_000,
     "experiment": 6_800,

@@ -118,6 +118,15 @@ def test_what_clients_measure_is_recorded_and_comes_back(tmp_path, monkeypatch):
     assert after == before
 
 
+def test_fewer_rounds_than_the_recipe_plans_are_said_at_once(tmp_path, monkeypatch):
+    world = Told(tmp_path, monkeypatch)
+    world.result(until=2)
+    (said,) = [line for line in world.lines if "num_rounds = 2 ends before" in line]
+    assert f"run.rounds = {ROUNDS}" in said
+    first_round = next(line for line in world.lines if line.startswith("round 1"))
+    assert world.lines.index(said) < world.lines.index(first_round)
+
+
 @pytest.fixture
 def flowers_log(caplog, monkeypatch):
     for name, value in {"propagate": True, "disabled": False}.items():

@@ -271,8 +271,8 @@ class Gated(Strategy):
         """
         grid = guarded(_grid("start", grid))
         model_of("start: initial_arrays", initial_arrays)
+        planned = self.experiment.rounds
         if num_rounds is not None:
-            planned = self.experiment.rounds
             num_rounds = whole_number("start: num_rounds", num_rounds)
             if num_rounds > planned:
                 raise SettingError(
@@ -292,6 +292,14 @@ class Gated(Strategy):
         self._evaluate, self._started = evaluate_fn, True
         arrays = self.continue_from(initial_arrays)
         self.summary()
+        if num_rounds is not None and num_rounds < planned:
+            log(
+                WARNING,
+                "headgate: num_rounds = %s ends before the recipe's run.rounds = %s, for"
+                " which the money is planned: some of it stays unspent",
+                num_rounds,
+                planned,
+            )
         result, begun = self._earlier(), self.accounts.t
         if begun == 0:
             self._judge_first_model(arrays, result)

@@ -211,6 +211,18 @@ def test_on_a_phone_the_answer_comes_first_and_stays_in_view(tab, served):
     expect(slider).to_be_in_viewport()
 
 
+@pytest.mark.parametrize("width", [360, 414])
+def test_a_currency_fits_a_phone(tab, served, width):
+    page = tab(served, "/plan?rounds=100&seeds=2&currency=EUR", width=width)
+    total = tile(page, "You spend in all")
+    expect(total).to_contain_text("EUR")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    lines = "element => element.getClientRects().length"
+    assert total.evaluate(lines) == 1
+    line = "element => parseFloat(getComputedStyle(element).lineHeight)"
+    assert total.bounding_box()["height"] < 1.5 * total.evaluate(line)
+
+
 def test_a_plan_that_breaks_a_limit_is_said_in_red_and_the_way_out_works(tab, served):
     page = tab(served, "/plan?rounds=60&seeds=3&policy=acdpp")
     said = page.locator(".note.broken")
