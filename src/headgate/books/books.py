@@ -28,6 +28,7 @@ from headgate.books.border import (
     signed,
 )
 from headgate.books.course import Course, mask_of, supply_table
+from headgate.books.database import Tables
 from headgate.books.exact import exact
 from headgate.books.journal import Journal
 from headgate.books.moments import moment, months_between, now
@@ -143,7 +144,7 @@ class Books:
         patience = amount("Books: wait", wait)
         tables = tables_at(place, new=opening is not None)
         try:
-            tables.lead(patience)
+            self._lead(tables, patience)
             if opening is None:
                 opening = Opening.of(tables)
             self._offences = opening.offences or NEVER
@@ -158,6 +159,10 @@ class Books:
         except BaseException:
             tables.close()
             raise
+
+    def _lead(self, tables: Tables, patience: float) -> None:
+        """Become the one process that runs rounds."""
+        tables.lead(patience)
 
     @property
     def ledger(self) -> Ledger:

@@ -138,14 +138,19 @@ class Tables(Session):
     account = ""
     """random name that identifies the account; empty before it has begun"""
 
+    leads = False
+    """whether this is the one process that runs rounds"""
+
     def lead(self, wait: float = 0.0) -> None:
         """Become the one process that runs rounds, after at most `wait` seconds; refuse
         if there is another.
         """
         until = monotonic() + wait
-        while True:
+        while not self.leads:
             try:
-                return self._take_lead()
+                self._take_lead()
+                self.leads = True
+                return
             except InUseError:
                 if monotonic() >= until:
                     raise
@@ -154,6 +159,16 @@ class Tables(Session):
     @abstractmethod
     def _take_lead(self) -> None:
         """Become that process; raise InUseError if there is another."""
+
+    def follow(self) -> None:
+        """Let another process run rounds."""
+        if self.leads:
+            self.leads = False
+            self._give_lead()
+
+    @abstractmethod
+    def _give_lead(self) -> None:
+        """Be that process no more."""
 
     @abstractmethod
     def backup(self, path: Path) -> None:

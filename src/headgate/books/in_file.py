@@ -54,6 +54,10 @@ class FileTables(Durable, Tables):
         self._lock.take(folder, folder)
         clear_partial(folder)
 
+    def _give_lead(self) -> None:
+        self._lock.close()
+        self._lock = FolderLock()
+
     def close(self) -> None:
         super().close()
         self._lock.close()

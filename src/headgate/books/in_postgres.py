@@ -123,7 +123,7 @@ class ServedTables(Tables):
         self, address: Address, writes: bool = True, new: bool = False
     ) -> None:
         super().__init__(address, writes)
-        self._leads = self._inside = self._closed = False
+        self._inside = self._closed = False
         self._appended: Entry | None = None
         self._cursors = count()
         with self._one_line("opened"):
@@ -167,7 +167,7 @@ class ServedTables(Tables):
         while True:
             try:
                 self._db = self._connected()
-                if self._leads and not self._leads_now():
+                if self.leads and not self._leads_now():
                     raise self._in_use()
                 return
             except (psycopg.OperationalError, InUseError):
@@ -359,9 +359,12 @@ class ServedTables(Tables):
 
     def _take_lead(self) -> None:
         with self._one_line("read"):
-            self._leads = self._leads_now()
-        if not self._leads:
+            leads = self._leads_now()
+        if not leads:
             raise self._in_use()
+
+    def _give_lead(self) -> None:
+        self._rows("SELECT pg_advisory_unlock(?)", (self._key("lead"),))
 
     def _leads_now(self) -> bool:
         """Whether this connection has the lock of who runs rounds, or got it."""

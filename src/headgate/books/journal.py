@@ -171,6 +171,7 @@ class Journal:
             body = to_text({"name": tables.account, **opening})
             fields = (1, now(), "opened", by, "", request, body)
             tables.append(Entry(*fields, chained(GENESIS, *fields)))
+            tables.put_meta("refusals", json.dumps(refusals(first)))
 
     @property
     def last(self) -> Entry:

@@ -44,6 +44,8 @@ from headgate.labels.tasks import (
 from headgate.limits import LINE
 from headgate.writing import json_bytes, replace_file
 
+WRITING = 1.0
+"""seconds to wait for a service that writes to the accounts"""
 AT_ONCE = 1_000
 """answers that are written at a time"""
 SLOT = "slot"
@@ -86,7 +88,7 @@ class Gate:
         with ExitStack() as stack:
             stack.callback(own.queue.close)
             system = opening_system(own)
-            self.books = Books(folder, system, own.policy, own.seed)
+            self.books = Books(folder, system, own.policy, own.seed, wait=WRITING)
             stack.callback(self.books.close)
             self.journal = journal_of(self.books)
             self._check_tasks(folder / TASKS)

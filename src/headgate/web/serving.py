@@ -29,7 +29,7 @@ from headgate.books.journal import OtherRequestError
 from headgate.errors import DataError, HeadgateError, LedgerError, SettingError
 from headgate.version import __version__
 from headgate.web.accounts.gate import API, Forbidden
-from headgate.web.accounts.keeper import Busy, UnknownAccount
+from headgate.web.accounts.keeper import Busy, ReadOnly, UnknownAccount
 from headgate.web.accounts.routes import account_routes
 from headgate.web.accounts.service import Service
 from headgate.web.accounts.telling import Telling
@@ -164,6 +164,7 @@ STATUS = {
     UnknownAccount: 404,
     Forbidden: 403,
     Busy: 503,
+    ReadOnly: 423,
     OtherRequestError: 422,
     LedgerError: 409,
 }

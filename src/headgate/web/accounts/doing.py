@@ -105,7 +105,7 @@ async def begin_account(
             )
         return answers.NewAccountAnswer(new.name, books.name, first.at)
 
-    found = await keeper.call(new.name, told, writes=made)
+    found = await keeper.call(new.name, told)
     return Json(found, 201, {} if made else {AGAIN: "true"})
 
 

@@ -4,18 +4,19 @@ accounts come one after the other, and none of them stops the event loop.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from typing import TypeVar
 
 from headgate.books.addresses import SCHEMES, Address, Place
-from headgate.books.books import Books
-from headgate.books.database import LEDGER
+from headgate.books.books import Books, journal_of
+from headgate.books.database import LEDGER, Tables
 from headgate.control.checks import path as checked_path
 from headgate.errors import DataError, HeadgateError
 from headgate.web.accounts.gate import no_account
 from headgate.web.accounts.tokens import NAME
+from headgate.writing import InUseError
 
 T = TypeVar("T")
 MOST_OPEN = 200
@@ -24,6 +25,8 @@ is closed
 """
 MOST_WAITING = 100
 """the most requests that wait for the same accounts"""
+PATIENCE = 0.5
+"""seconds to wait for another process that leads, as for another service's write"""
 
 
 class UnknownAccount(HeadgateError):
@@ -32,6 +35,34 @@ class UnknownAccount(HeadgateError):
 
 class Busy(HeadgateError):
     """Too many requests wait; it may be tried again soon."""
+
+
+class ReadOnly(HeadgateError):
+    """Another process runs rounds of the accounts."""
+
+
+class SharedBooks(Books):
+    """Accounts in which another process may run rounds: this one only looks, and leads
+    while it writes.
+    """
+
+    def _lead(self, tables: Tables, patience: float) -> None:
+        """Take no lead: whoever only looks needs none."""
+
+    @contextmanager
+    def leading(self, name: str) -> Iterator[None]:
+        """Lead while the body writes; raise ReadOnly if another process leads."""
+        tables = journal_of(self).tables
+        try:
+            tables.lead(PATIENCE)
+        except InUseError:
+            raise ReadOnly(
+                f"account = {name}: is in use by another process; read only here"
+            ) from None
+        try:
+            yield
+        finally:
+            tables.follow()
 
 
 class Shelf:
@@ -85,13 +116,13 @@ class Shelf:
             return self.folder / name
         return Address.of("--accounts", f"{self.base}/{name}{self._query}")
 
-    def open(self, name: str) -> Books:
+    def open(self, name: str) -> SharedBooks:
         """Open accounts; raise UnknownAccount if there are none."""
         place = self.of(name)
         there = self._has(name) if self.is_folder else name in self.names()
         if not there:
             raise UnknownAccount(no_account(name))
-        return Books(place)
+        return SharedBooks(place)
 
 
 class Lane:
@@ -105,23 +136,28 @@ class Lane:
     ) -> None:
         self._thread = ThreadPoolExecutor(1, f"accounts {name}")
         self._shelf, self._name, self._after = shelf, name, after
-        self.books: Books | None = None
+        self.books: SharedBooks | None = None
         self.waiting, self.asked = 0, time.monotonic()
         self.moved = asyncio.Event()
         """set when something was written, and then replaced"""
 
-    def submit(self, do: Callable[[Books], T]) -> "Future[T]":
+    def submit(self, do: Callable[[Books], T], writes: bool) -> "Future[T]":
         """Do something with the accounts, in their thread."""
-        return self._thread.submit(self._done, do)
+        return self._thread.submit(self._done, do, writes)
 
-    def _done(self, do: Callable[[Books], T]) -> T:
+    def _done(self, do: Callable[[Books], T], writes: bool) -> T:
         if self._after is not None:
             with suppress(Exception):
                 self._after.result()
             self._after = None
         if self.books is None:
             self.books = self._shelf.open(self._name)
-        return do(self.books)
+        books = self.books
+        if writes:
+            with books.leading(self._name):
+                return do(books)
+        with journal_of(books).newest():  # what other processes wrote is shown
+            return do(books)
 
     def close(self) -> "Future[None]":
         """Close the accounts after what waits is done."""
@@ -184,14 +220,16 @@ class Keeper:
         do: Callable[[Books], T],
         writes: bool = False,
     ) -> T:
-        """Return what `do` returns for the accounts, in their own thread."""
+        """Return what `do` returns for the accounts, in their own thread. If it writes,
+        no other process may lead them.
+        """
         if self.stopping:
             raise Busy("the service stops; try again")
         lane = self.lane(name)
         if lane.waiting >= MOST_WAITING:
             raise Busy(f"account = {name}: {MOST_WAITING} requests wait; try again")
         lane.waiting += 1
-        future = lane.submit(do)
+        future = lane.submit(do, writes)
         try:
             # who is gone does not end what has begun
             return await asyncio.shield(asyncio.wrap_future(future))

@@ -74,6 +74,7 @@ MEANINGS: dict[int, str] = {
     409: "this contradicts the ledger; nothing was written",
     413: "the body is too large, or does not say how long it is",
     422: "what was asked cannot be met; nothing was written",
+    423: "another process runs rounds of these accounts, which are read only here",
     429: "too many requests; Retry-After says when to come again",
     503: "the accounts cannot be reached now; the same request may be made again",
 }
