@@ -18,7 +18,7 @@ MOST_TOKENS = {
     "control": 46_000,
     "experiment": 6_800,
     "flower": 37_700,
-    "labels": 20_000,
+    "labels": 20_100,
     "learning": 26_000,
     "nvflare": 5_800,
     "records": 16_300,

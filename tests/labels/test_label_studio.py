@@ -12,6 +12,7 @@ from headgate.errors import DataError, SettingError
 from headgate.labels.label_studio import LabelStudio
 from headgate.labels.nouns import LabelTask, Later
 from headgate.labels.studio import PAGE, TOKEN
+from tests.cluster import free_port
 from tests.labels.studio_play import INTERFACE, RECORDED, pinned, replayed
 from tests.labels.tape import Tape
 
@@ -179,6 +180,32 @@ def test_labels_that_are_counted_and_not_given_are_not_rejected(studio):
             list(queue.collect(known))
         tape.lost = False
         assert [answer.state for answer in queue.collect(known)] == ["labelled"] * 2
+
+
+class NoHooks(Tasks):
+    """A Label Studio that may not call addresses of this machine."""
+
+    def answer(self, method, path, headers, body):
+        if not path.startswith("/api/webhooks"):
+            return super().answer(method, path, headers, body)
+        if method == "GET":
+            return 200, {}, b"[]"
+        return 403, {}, b'{"detail": "URL resolves to a reserved network address"}'
+
+
+def test_polls_go_on_where_webhooks_are_refused(studio, caplog):
+    tape = NoHooks(3)
+    tape.labelled = {2}
+    with tape.played() as url:
+        queue = studio(url, webhook=free_port())
+        for _ in range(2):
+            found = list(queue.collect({NORTH: {"k2": "waiting"}}))
+            assert [answer.key for answer in found] == ["k2"]
+            tape.labelled = {2}
+            queue._studio._seen.clear()
+    (said,) = caplog.records
+    assert "no webhook, so that only polls" in said.getMessage()
+    assert "reserved network address" in said.getMessage()
 
 
 def test_a_project_that_vanished_is_no_rejection(studio):

@@ -5,6 +5,7 @@ clock, and all of them if the numbers of tasks and labels say that some went uns
 """
 
 import json
+import logging
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +16,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel
 
-from headgate.errors import require
+from headgate.errors import DataError, require
 from headgate.labels.bell import HEADER, HOST, Bell
 from headgate.labels.calls import Calls, Unauthorized
 from headgate.labels.nouns import Later
@@ -315,9 +316,21 @@ class Studio:
             self._seen[project.id].rows.pop(number, None)
 
     def hook(self, project: Project, bell: Bell) -> None:
-        """Have the bell rung when something changes in a project."""
+        """Have the bell rung when something changes in a project. Where Label Studio
+        refuses that, one line says so, and polls go on as without a bell.
+        """
         if project.id in self._hooked:
             return
+        try:
+            self._hang(project, bell)
+        except DataError as error:
+            logging.getLogger(__name__).warning(
+                "no webhook, so that only polls tell of new labels: %s", error
+            )
+        self._hooked.add(project.id)
+
+    def _hang(self, project: Project, bell: Bell) -> None:
+        """Make the webhook of a project, or change the one that is there."""
         url = f"http://{HOST}:{bell.port}/"
         hooks = self.call(list[Hook], "GET", "/api/webhooks/", project=project.id)
         body = {
@@ -333,7 +346,6 @@ class Studio:
             self.call(Any, "PATCH", f"/api/webhooks/{there[0]}/", body)
         else:
             self.call(Any, "POST", "/api/webhooks/", body)
-        self._hooked.add(project.id)
 
 
 def _where(
