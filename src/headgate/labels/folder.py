@@ -72,7 +72,7 @@ class FolderQueue(Queue):
     """A queue of plain files.
 
     For each order a file with a row for each task is written to
-    `tasks/CLIENT/round-0001.csv`. Whoever labels fills in the column `label` and puts
+    `tasks/CLIENT/round-0001.csv`. People fill in the column `label` and put
     the file, or one of their own with the columns `key` and `label`, into
     `labels/CLIENT/`. Column `state` may say `skipped` or `rejected`, and column `why`
     the reason. A row that cannot be taken is listed, with a reason, in a report beside

@@ -170,7 +170,7 @@ class Guard:
         method: str,
         path: str,
     ) -> Response | None:
-        """Return why a request is refused, whoever sends it."""
+        """Return why a request is refused for every sender."""
         host = headers.get("host", "")
         if self._names is not None and hostname(host) not in self._names:
             why = f"host = {host[:100]!r}: not a name of this server"

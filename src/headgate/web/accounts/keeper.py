@@ -47,7 +47,7 @@ class SharedBooks(Books):
     """
 
     def _lead(self, tables: Tables, patience: float) -> None:
-        """Take no lead: whoever only looks needs none."""
+        """Take no lead: one who only reads needs none."""
 
     @contextmanager
     def leading(self, name: str) -> Iterator[None]:
